@@ -1,0 +1,271 @@
+//! The config file that the operator writes and the front door reads.
+//!
+//! Compatibility: the front door reads one version older and one newer than its own. Unknown fields are ignored,
+//! except inside `security`, where a field that is not understood would be a rule that is not enforced: there the
+//! whole file is refused and the last good one stays in force.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The version that this build writes.
+pub const VERSION: u32 = 1;
+
+/// The whole config file, `config.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Config {
+    /// Version of this format.
+    pub version: u32,
+    /// Which McpServer this is.
+    pub server: Identity,
+    /// Public path prefix, `/` or `/weather`, without a trailing slash except for the root.
+    pub path: String,
+    /// Who may call, under which names, from where.
+    pub security: Security,
+    /// What is served.
+    pub source: Source,
+    /// What one call may cost.
+    pub limits: Limits,
+}
+
+/// The McpServer that a front door belongs to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Identity {
+    /// Namespace of the McpServer; empty outside Kubernetes.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Name of the McpServer.
+    pub name: String,
+    /// UID of the McpServer; empty outside Kubernetes.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+}
+
+/// The rules that must never be half understood: an unknown field refuses the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Security {
+    /// Names accepted in `Host` with any port: the public hosts and the Service's own names. Loopback names are
+    /// accepted without being listed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    /// Authorities accepted exactly (`10.0.0.5:8443`), or with any port (`mcp.internal:*`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed_hosts: Vec<String>,
+    /// Origins that a browser may call from, exactly as browsers send them. A request without `Origin` passes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub origins: Vec<String>,
+    /// Whether a request without any key is served.
+    #[serde(default)]
+    pub anonymous: bool,
+    /// Names of the Secrets mounted below `mount::KEY_SECRETS_DIR`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub key_secrets: Vec<String>,
+}
+
+/// What is served behind the front door.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Source {
+    /// Tools that the front door serves itself, over HTTP APIs.
+    Tools(Vec<Tool>),
+    /// An HTTP MCP server on loopback in the same pod.
+    Http(HttpBackend),
+}
+
+/// An HTTP MCP server in the same pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HttpBackend {
+    /// Port on 127.0.0.1.
+    pub port: u16,
+    /// Path of the MCP endpoint, exactly as the backend wants it.
+    pub path: String,
+}
+
+/// One declared tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Tool {
+    /// Name, unique among the tools of the server.
+    pub name: String,
+    /// Display name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What the tool does, for the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// JSON Schema of the arguments; an object schema.
+    pub input_schema: serde_json::Map<String, serde_json::Value>,
+    /// The HTTP request that a call makes.
+    pub http: ToolRequest,
+}
+
+/// The HTTP request behind a declared tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolRequest {
+    /// `GET`, `POST`, `PUT`, `PATCH` or `DELETE`.
+    pub method: String,
+    /// URL with `{argument}` placeholders in path and query; every value is percent-encoded.
+    pub url: String,
+    /// Longest wait for the whole answer, in milliseconds.
+    pub timeout_ms: u64,
+    /// Headers that are sent with each request.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<ToolHeader>,
+}
+
+/// A header of a declared tool's request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolHeader {
+    /// Header name.
+    pub name: String,
+    /// Where the value comes from.
+    #[serde(flatten)]
+    pub value: HeaderValue,
+}
+
+/// A header's value: written down, or in an environment variable that the pod takes from a Secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum HeaderValue {
+    /// The value itself.
+    Value(String),
+    /// Name of the environment variable that holds the value.
+    Env(String),
+}
+
+/// What one call may cost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Limits {
+    /// Largest request body, in bytes.
+    pub body_bytes: u64,
+    /// Longest time from a request's first byte to the end of its answer, in milliseconds.
+    pub call_timeout_ms: u64,
+}
+
+impl Limits {
+    /// Default of `limits.bodyBytes`: 4 MiB, the limit of the SDKs.
+    pub const BODY_BYTES: u64 = 4 * 1024 * 1024;
+    /// Default of `limits.callTimeout`: 10 minutes.
+    pub const CALL_TIMEOUT_MS: u64 = 10 * 60 * 1000;
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { body_bytes: Self::BODY_BYTES, call_timeout_ms: Self::CALL_TIMEOUT_MS }
+    }
+}
+
+/// Why a config file is refused. The file in force stays in force.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// Not the JSON that this version understands.
+    #[error("the config file is not understood: {0}")]
+    Format(#[from] serde_json::Error),
+    /// Too old or too new.
+    #[error(
+        "the config file has version {found}; this front door reads {oldest} to {newest}: use a front-door image nearer to the operator's version"
+    )]
+    Version {
+        /// The file's version.
+        found: u32,
+        /// The oldest version that is read.
+        oldest: u32,
+        /// The newest version that is read.
+        newest: u32,
+    },
+}
+
+impl Config {
+    /// Parses a config file, and refuses a version too far from this build's and an unknown security field.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ConfigError> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u32,
+        }
+        let (oldest, newest) = (VERSION.saturating_sub(1).max(1), VERSION + 1);
+        let Versioned { version: found } = serde_json::from_slice(bytes)?;
+        if !(oldest..=newest).contains(&found) {
+            return Err(ConfigError::Version { found, oldest, newest });
+        }
+        Ok(serde_json::from_slice(bytes)?)
+    }
+
+    /// The file's text: deterministic, so that the same spec gives the same bytes.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        let value: serde_json::Value = serde_json::to_value(self)?; // sorts object keys
+        serde_json::to_string(&value)
+    }
+
+    /// The ConfigMap's data: one entry, named [`crate::mount::CONFIG_FILE`].
+    pub fn to_config_map_data(&self) -> Result<BTreeMap<String, String>, serde_json::Error> {
+        Ok(BTreeMap::from([(crate::mount::CONFIG_FILE.to_owned(), self.to_json()?)]))
+    }
+
+    /// The public path of the MCP endpoint: `/mcp` or `<path>/mcp`.
+    pub fn endpoint_path(&self) -> String {
+        endpoint_path(&self.path)
+    }
+}
+
+/// The public path of the MCP endpoint below the prefix `path`.
+pub fn endpoint_path(path: &str) -> String {
+    format!("{}/mcp", path.trim_end_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> Config {
+        Config {
+            version: VERSION,
+            server: Identity { namespace: "demo".into(), name: "weather".into(), uid: "1".into() },
+            path: "/weather".into(),
+            security: Security { hosts: vec!["mcp.example.com".into()], ..Security::default() },
+            source: Source::Http(HttpBackend { port: 8000, path: "/mcp".into() }),
+            limits: Limits::default(),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let text = config().to_json().unwrap();
+        assert_eq!(Config::parse(text.as_bytes()).unwrap(), config());
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn one_version_newer_is_read_and_two_are_refused() {
+        let with = |version: u32| {
+            let mut value = serde_json::to_value(config()).unwrap();
+            value["version"] = version.into();
+            value["future"] = "ignored".into();
+            Config::parse(value.to_string().as_bytes())
+        };
+        assert!(with(VERSION).is_ok());
+        assert!(with(VERSION + 1).is_ok());
+        assert!(matches!(with(VERSION + 2), Err(ConfigError::Version { found: 3, oldest: 1, newest: 2 })));
+        assert!(matches!(with(0), Err(ConfigError::Version { .. })));
+    }
+
+    #[test]
+    fn an_unknown_security_field_refuses_the_file() {
+        let mut value = serde_json::to_value(config()).unwrap();
+        value["security"]["requireMoonPhase"] = true.into();
+        let error = Config::parse(value.to_string().as_bytes()).unwrap_err();
+        assert!(error.to_string().contains("requireMoonPhase"), "{error}");
+    }
+
+    #[test]
+    fn the_endpoint_lies_below_the_prefix() {
+        assert_eq!(endpoint_path("/"), "/mcp");
+        assert_eq!(endpoint_path("/weather"), "/weather/mcp");
+    }
+}

@@ -1,0 +1,174 @@
+//! API keys: `mk_<id>_<secret><checksum>`. The id is public and finds the record; the secret has 256 random bits; the
+//! checksum tells a mistyped key from a wrong one, and lets secret scanners find leaked keys without false alarms.
+
+use sha2::{Digest, Sha256};
+
+/// Random bytes that [`Key::from_entropy`] takes: 8 for the id, 32 for the secret.
+pub const ENTROPY: usize = 40;
+const ID_LENGTH: usize = 11; // 62^11 > 2^64
+const SECRET_LENGTH: usize = 43; // 62^43 > 2^256
+const CHECKSUM_LENGTH: usize = 6; // 62^6 > 2^32
+const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// One API key, in plain text. It has no `Display` and its `Debug` shows the public id alone.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key {
+    text: String,
+}
+
+/// Why a text is no key of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// It does not have the form of a key.
+    #[error("this is not a Mooring key: a key looks like mk_<id>_<secret>")]
+    Form,
+    /// It has the form, and the checksum does not fit.
+    #[error("this key was mistyped or cut off: its checksum does not fit")]
+    Checksum,
+}
+
+impl Key {
+    /// Makes a key of random bytes. The caller brings the randomness.
+    pub fn from_entropy(entropy: &[u8; ENTROPY]) -> Self {
+        let (id, secret) = entropy.split_at(8);
+        let body = format!("mk_{}_{}", base62(id, ID_LENGTH), base62(secret, SECRET_LENGTH));
+        let text = format!("{body}{}", checksum(&body));
+        Self { text }
+    }
+
+    /// Reads a key, checking form and checksum.
+    pub fn parse(text: &str) -> Result<Self, KeyError> {
+        let rest = text.strip_prefix("mk_").ok_or(KeyError::Form)?;
+        let (id, secret) = rest.split_once('_').ok_or(KeyError::Form)?;
+        let alphanumeric = |part: &str| part.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if id.len() != ID_LENGTH
+            || secret.len() != SECRET_LENGTH + CHECKSUM_LENGTH
+            || !alphanumeric(id)
+            || !alphanumeric(secret)
+        {
+            return Err(KeyError::Form);
+        }
+        let (body, found) = text.split_at(text.len() - CHECKSUM_LENGTH);
+        if checksum(body) != found {
+            return Err(KeyError::Checksum);
+        }
+        Ok(Self { text: text.to_owned() })
+    }
+
+    /// The public id, under which the record is stored.
+    pub fn id(&self) -> &str {
+        self.text.split('_').nth(1).unwrap_or_default()
+    }
+
+    /// Six characters of the public id, for people to tell keys apart.
+    pub fn hint(&self) -> &str {
+        hint(self.id())
+    }
+
+    /// What is stored at rest: `sha256:` and the hexadecimal digest of the whole key. One hash suffices, because the
+    /// secret is random and cannot be guessed.
+    pub fn hash(&self) -> String {
+        hash(&self.text)
+    }
+
+    /// The key itself. The only way out; whoever calls it must not log it.
+    pub fn expose(&self) -> &str {
+        &self.text
+    }
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Key({})", self.id())
+    }
+}
+
+/// Six characters of a public id.
+pub fn hint(id: &str) -> &str {
+    id.get(..6).unwrap_or(id)
+}
+
+/// `sha256:` and the hexadecimal digest of `secret`.
+pub fn hash(secret: &str) -> String {
+    format!("sha256:{}", hex(&Sha256::digest(secret.as_bytes())))
+}
+
+/// Lower-case hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}"); // writing to a String cannot fail
+        text
+    })
+}
+
+/// A big-endian number in base 62, padded to `length` digits: the same bytes have one spelling only.
+pub fn base62(bytes: &[u8], length: usize) -> String {
+    let mut number = bytes.to_vec();
+    let mut digits: Vec<u8> = (0..length)
+        .map(|_| {
+            let mut remainder = 0_u32;
+            for byte in &mut number {
+                let value = remainder * 256 + u32::from(*byte);
+                *byte = u8::try_from(value / 62).unwrap_or_default(); // remainder < 62, so the quotient is < 256
+                remainder = value % 62;
+            }
+            ALPHABET.get(remainder as usize).copied().unwrap_or(b'0')
+        })
+        .collect();
+    digits.reverse();
+    digits.into_iter().map(char::from).collect()
+}
+
+fn checksum(body: &str) -> String {
+    base62(Sha256::digest(body.as_bytes()).get(..4).unwrap_or_default(), CHECKSUM_LENGTH)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_key_has_the_documented_form() {
+        let key = Key::from_entropy(&[7; ENTROPY]);
+        insta::assert_snapshot!(key.expose());
+        assert_eq!(key.hint(), &key.id()[..6]);
+        assert_eq!(format!("{key:?}"), format!("Key({})", key.id()));
+    }
+
+    #[test]
+    fn what_is_no_key_is_told_from_what_was_mistyped() {
+        let key = Key::from_entropy(&[9; ENTROPY]);
+        for text in ["", "mk_", "mk__", "mk_short_secret", "sk_live_1234", "mk_ünïcödé_x"] {
+            assert_eq!(Key::parse(text), Err(KeyError::Form), "{text}");
+        }
+        let mut mistyped = key.expose().to_owned();
+        let last = if mistyped.ends_with('0') { "1" } else { "0" };
+        mistyped.replace_range(mistyped.len() - 1.., last);
+        assert_eq!(Key::parse(&mistyped), Err(KeyError::Checksum));
+    }
+
+    proptest! {
+        #[test]
+        fn every_key_is_read_back(entropy in prop::array::uniform32(any::<u8>()), id in prop::array::uniform8(any::<u8>())) {
+            let bytes: Vec<u8> = id.iter().chain(&entropy).copied().collect();
+            let key = Key::from_entropy(bytes.as_slice().try_into().unwrap());
+            let read = Key::parse(key.expose()).unwrap();
+            prop_assert_eq!(read.id(), key.id());
+            prop_assert_eq!(read.hash(), key.hash());
+            prop_assert_eq!(key.expose().len(), 3 + ID_LENGTH + 1 + SECRET_LENGTH + CHECKSUM_LENGTH);
+        }
+
+        #[test]
+        fn different_secrets_have_different_spellings(a in prop::array::uniform32(any::<u8>()), b in prop::array::uniform32(any::<u8>())) {
+            prop_assert_eq!(a == b, base62(&a, SECRET_LENGTH) == base62(&b, SECRET_LENGTH));
+        }
+
+        #[test]
+        fn any_text_is_read_without_a_panic(text in ".*") {
+            let _ = Key::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The contract between the operator, which writes, and the front door, which reads: ports, mount paths, the config
+//! file, key records and the `/status` document. Pure data and pure functions: no file, socket, clock or randomness.
+
+pub mod config;
+pub mod door_status;
+pub mod key;
+pub mod key_entry;
+pub mod mount;
+pub mod port;
+pub mod revision;
+
+pub use config::Config;
+pub use door_status::DoorStatus;
+pub use key::{Key, KeyError};
+pub use key_entry::{EntryError, KeyEntry, KeyMetadata, KeyRecord};
