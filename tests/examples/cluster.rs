@@ -1,0 +1,17 @@
+//! Brings up a cluster and keeps it until Ctrl-C: `cargo run -p mooring-tests --example cluster -- node`.
+
+use mooring_tests::{Cluster, Level, Options};
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let node = std::env::args().nth(1).as_deref() == Some("node");
+    let level = if node { Level::Node } else { Level::ControlPlane };
+    let cluster = Cluster::start(level, Options { audit: true, ..Options::default() }).await?;
+    if let Cluster::Local(local) = &cluster {
+        println!("ready after {:.1} s, pid 1 is {}", local.ready_after().as_secs_f32(), local.pids().1);
+    }
+    println!("export KUBECONFIG={}", cluster.kubeconfig().display());
+    println!("{}", cluster.kubectl(["get", "nodes,pods", "-A", "-o", "wide"]).await?);
+    tokio::signal::ctrl_c().await?;
+    cluster.stop().await
+}

@@ -1,0 +1,1 @@
+//! Drivers for MCP clients that nobody here wrote.

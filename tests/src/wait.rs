@@ -1,0 +1,30 @@
+//! Waiting for a condition, bounded, with the last reason in the error.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+/// How often a condition is looked at.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// Checks again and again until the answer is `Ok`; after `limit` the last error is returned, with what was waited for.
+pub async fn until<T, F>(what: &str, limit: Duration, mut check: impl FnMut() -> F) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    let start = Instant::now();
+    loop {
+        let left = limit.saturating_sub(start.elapsed());
+        let outcome = match tokio::time::timeout(left.max(INTERVAL), check()).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(anyhow::anyhow!("no answer")),
+        };
+        match outcome {
+            Err(error) if start.elapsed() >= limit => {
+                return Err(error).with_context(|| format!("waited {} s for {what}", limit.as_secs()));
+            }
+            Err(_) => tokio::time::sleep(INTERVAL).await,
+            found => return found,
+        }
+    }
+}
