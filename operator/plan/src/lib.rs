@@ -1,13 +1,23 @@
 //! Every decision of the operator, as pure functions: no client, no clock, no randomness. What the world is like comes
 //! in as [`Observed`]; what is to be done goes out as a [`Plan`], or as a [`Rejection`] where the spec cannot be served.
 
+pub mod claims;
+pub mod events;
+pub mod mint;
+pub mod names;
 pub mod observed;
 pub mod outcome;
+pub mod plan;
+pub mod references;
+pub mod refresh;
 pub mod settings;
+pub mod status;
+pub mod stored;
 
 pub use observed::Observed;
 pub use outcome::{Applied, Desired, Plan, Rejection};
 pub use settings::Settings;
+pub use status::Outcome;
 
 /// Field manager of every child.
 pub const FIELD_MANAGER: &str = "mooring";

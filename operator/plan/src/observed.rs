@@ -46,6 +46,8 @@ pub struct KeysSecret {
     pub data: BTreeMap<String, Vec<u8>>,
     /// What the annotation `mooring.dev/declared` says: declared key name to the public id that was applied.
     pub declared: BTreeMap<String, String>,
+    /// What the annotation `mooring.dev/subjects` says: declared key name to its principal, for rotations.
+    pub subjects: BTreeMap<String, String>,
 }
 
 /// `<name>.session` as it is stored.

@@ -1,0 +1,72 @@
+//! Which pods to touch so that the kubelet refreshes their mounts, and when to look again. A pod is touched only when
+//! its own front door says that it has another revision in force than the API server holds.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use mooring_contract::DoorStatus;
+
+use crate::observed::{Door, ObservedPod};
+use crate::outcome::Revisions;
+
+/// A pod to touch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Touch {
+    /// Name of the pod.
+    pub pod: String,
+    /// UID of the pod, so that a newer one of the same name is not hit.
+    pub uid: String,
+    /// New value of the annotation `mooring.dev/refresh`; never the one that is there, or nothing would change.
+    pub value: String,
+}
+
+/// Pods whose front door has another revision in force, in the order of their names.
+pub fn touches(revisions: &Revisions, pods: &BTreeMap<String, ObservedPod>) -> Vec<Touch> {
+    let wanted = digest(revisions);
+    let lags = |pod: &ObservedPod| match &pod.door {
+        Door::Answered(door) => !pod.terminating && !agrees(revisions, door),
+        Door::Unasked | Door::Unreachable(_) => false,
+    };
+    let touch = |(name, pod): (&String, &ObservedPod)| Touch {
+        pod: name.clone(),
+        uid: pod.uid.clone(),
+        value: next_value(&wanted, pod.refresh.as_deref()),
+    };
+    pods.iter().filter(|(_, pod)| lags(pod)).map(touch).collect()
+}
+
+/// Whether a front door has everything in force. A config that it has read and refused will not come into force by
+/// another reading.
+pub fn agrees(revisions: &Revisions, door: &DoorStatus) -> bool {
+    let config = door.config_error.is_some() || door.config_revision == revisions.config;
+    let keys = revisions.keys.as_ref().is_none_or(|keys| *keys == door.keys_revision);
+    let key_secrets = revisions
+        .key_secrets
+        .iter()
+        .all(|(name, revision)| door.key_secret_revisions.get(name).is_some_and(|in_force| in_force == revision));
+    config && keys && key_secrets
+}
+
+/// How long to wait before looking again, after `looks` looks at which not all agreed. The kubelet needs 0.1 to 0.25 s,
+/// but its watches are unordered, so a touch may come before the Secret that it was meant for.
+pub fn pause(looks: u32) -> Duration {
+    match looks {
+        0 => Duration::from_millis(200),
+        1 => Duration::from_secs(1),
+        2..=13 => Duration::from_secs(5),
+        _ => Duration::from_mins(1), // by now the kubelet's own sync has it, or cannot
+    }
+}
+
+/// The value of `mooring.dev/refresh` is a digest of the revisions and a counter.
+fn next_value(wanted: &str, present: Option<&str>) -> String {
+    let count = present.and_then(|value| value.strip_prefix(wanted)?.strip_prefix('.')?.parse::<u32>().ok());
+    format!("{wanted}.{}", count.map_or(0, |count| count.wrapping_add(1)))
+}
+
+fn digest(revisions: &Revisions) -> String {
+    let Revisions { config, keys, key_secrets } = revisions;
+    let entries = key_secrets.iter().map(|(name, revision)| (name.as_str(), revision.as_bytes()));
+    let own = [("", config.as_bytes()), ("/", keys.as_deref().unwrap_or_default().as_bytes())];
+    mooring_contract::revision::revision(entries.chain(own))
+}
