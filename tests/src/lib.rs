@@ -8,6 +8,8 @@ pub mod clients;
 pub mod cluster;
 pub mod command;
 pub mod images;
+pub mod installed;
+pub mod mcp;
 pub mod parts;
 pub mod preflight;
 pub mod product;
