@@ -1,0 +1,147 @@
+//! Bodies: the boxed type that all steps share, and reading a request's body within its limit.
+//!
+//! A request's body is read whole before the backend is called. A JSON-RPC message is of no use in parts, what is too
+//! large or malformed must never reach the backend, and a request that never began can then be sent again. Answers are
+//! streamed and never held.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
+use tokio::time::{Instant, timeout_at};
+
+use crate::refusal::Refusal;
+
+/// Why a body broke off.
+pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
+/// Every body, of a request or an answer.
+pub type Body = UnsyncBoxBody<Bytes, BodyError>;
+
+/// A body of known bytes.
+pub fn full(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// No body.
+pub fn empty() -> Body {
+    Empty::new().map_err(|never| match never {}).boxed_unsync()
+}
+
+/// Reads a JSON body of at most `limit` bytes until `deadline`. On refusal the unread body is given back, for
+/// [`lingering`].
+pub async fn read(
+    headers: &HeaderMap,
+    mut body: Body,
+    limit: u64,
+    deadline: Instant,
+) -> Result<Bytes, (Refusal, Body)> {
+    if declared_length(headers).is_some_and(|length| length > limit) {
+        return Err((Refusal::TooLarge { limit }, body));
+    }
+    if !is_json(headers) {
+        return Err((Refusal::MediaType, body));
+    }
+    let mut first: Option<Bytes> = None;
+    let mut rest = BytesMut::new();
+    let mut length: u64 = 0;
+    loop {
+        let frame = match timeout_at(deadline, body.frame()).await {
+            Err(_) => return Err((Refusal::BodySlow, body)),
+            Ok(None) => break,
+            Ok(Some(Err(_))) => return Err((Refusal::BodyBroken, body)),
+            Ok(Some(Ok(frame))) => frame,
+        };
+        let Ok(data) = frame.into_data() else { continue }; // trailers say nothing here
+        length += data.len() as u64;
+        if length > limit {
+            return Err((Refusal::TooLarge { limit }, body));
+        }
+        match &first {
+            // Most bodies come in one piece, which needs no copy.
+            None => first = Some(data),
+            Some(_) => rest.extend_from_slice(&data),
+        }
+    }
+    let first = first.unwrap_or_default();
+    if rest.is_empty() {
+        return Ok(first);
+    }
+    let mut whole = BytesMut::with_capacity(first.len() + rest.len());
+    whole.extend_from_slice(&first);
+    whole.extend_from_slice(&rest);
+    Ok(whole.freeze())
+}
+
+/// Longest wait for a client to finish sending what nobody reads.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// An answer that is sent at once and stays open for a moment while the rest of the request is thrown away: closing
+/// with unread bytes would reset the connection, and the client might never see the answer.
+pub fn lingering(answer: Body, rest: Body) -> Body {
+    let drained = async move {
+        let mut rest = rest;
+        let drain = async { while let Some(Ok(_)) = rest.frame().await {} };
+        let _ = tokio::time::timeout(LINGER, drain).await; // either way the answer ends now
+    };
+    let frames = futures::stream::unfold((Some(answer), Some(Box::pin(drained))), |(mut answer, drained)| async move {
+        if let Some(body) = &mut answer
+            && let Some(frame) = body.frame().await
+        {
+            return Some((frame, (answer, drained)));
+        }
+        drained?.await;
+        None
+    });
+    StreamBody::new(frames).boxed_unsync()
+}
+
+fn declared_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Exactly one `Content-Type`, `application/json` with any parameters, and no compression: what is not parsed here
+/// must not be parsed behind us either.
+fn is_json(headers: &HeaderMap) -> bool {
+    let mut types = headers.get_all(CONTENT_TYPE).iter();
+    let (Some(one), None) = (types.next(), types.next()) else { return false };
+    let essence = one.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    let plain =
+        headers.get_all(CONTENT_ENCODING).iter().all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"identity"));
+    essence.eq_ignore_ascii_case("application/json") && plain
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn only_json_is_read() {
+        let cases: &[(&[&str], bool)] = &[
+            (&["application/json"], true),
+            (&["APPLICATION/JSON"], true),
+            (&["application/json; charset=utf-8"], true),
+            (&["application/json;charset"], true),
+            (&[], false),
+            (&["text/plain"], false),
+            (&["application/json+x"], false),
+            (&["application/jsonx"], false),
+            (&["text/plain, application/json"], false),
+            (&["application/json", "text/plain"], false),
+            (&["application/x-www-form-urlencoded"], false),
+        ];
+        for (types, expected) in cases {
+            let mut headers = HeaderMap::new();
+            for value in *types {
+                headers.append(CONTENT_TYPE, HeaderValue::from_static(value));
+            }
+            assert_eq!(is_json(&headers), *expected, "{types:?}");
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            assert!(!is_json(&headers), "{types:?} compressed");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The one exception to "the front door relays bytes": a `tools/call` of a client that accepts event streams, for which
+//! the backend sends no headers for a while, is committed to `200 text/event-stream`, so that proxies on the way and the
+//! client see life. Whatever the backend then answers travels as events; a JSON answer becomes one event.
+
+use bytes::Bytes;
+use futures::stream;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, StreamBody};
+use serde_json::value::RawValue;
+
+use crate::body::{Body, BodyError};
+use crate::headers::{ACCEL_BUFFERING, essence, is_event_stream};
+use crate::refusal::{Refusal, error};
+use crate::stream::{COMMENT, SILENCE};
+
+/// JSON-RPC: something went wrong on this side.
+const INTERNAL_ERROR: i64 = -32603;
+
+type Answer = Result<Response<Body>, Refusal>;
+type Frames = Result<Frame<Bytes>, BodyError>;
+
+/// Waits for the answer to the request `id`, and commits to an event stream when it takes too long.
+pub async fn patiently(answer: impl Future<Output = Answer> + Send + 'static, id: Box<RawValue>) -> Answer {
+    let mut answer = Box::pin(answer);
+    match tokio::time::timeout(SILENCE, &mut answer).await {
+        Ok(answer) => answer,
+        Err(_) => {
+            let begin = stream::once(async { Ok(Frame::data(Bytes::from_static(COMMENT))) });
+            let rest = stream::once(async move { events(answer.await, &id) });
+            let frames = stream::StreamExt::chain(begin, stream::StreamExt::flatten(rest));
+            Ok(event_stream(StreamBody::new(frames).boxed_unsync()))
+        }
+    }
+}
+
+/// An answer that is an event stream.
+pub fn event_stream(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    response
+}
+
+/// One event with a JSON message.
+pub fn event(message: &str) -> Bytes {
+    let message = message.replace(['\n', '\r'], " "); // white space between tokens, see `on_one_line`
+    Bytes::from(format!("event: message\ndata: {message}\n\n"))
+}
+
+/// The late answer as events.
+fn events(answer: Answer, id: &RawValue) -> stream::BoxStream<'static, Frames> {
+    let one = |text: String| -> stream::BoxStream<'static, Frames> {
+        Box::pin(stream::once(async move { Ok(Frame::data(event(&text))) }))
+    };
+    match answer {
+        Err(refusal) => one(refusal.message(Some(id))),
+        Ok(response) if response.status().is_success() && is_event_stream(response.headers()) => {
+            Box::pin(frames(response.into_body()))
+        }
+        Ok(response) if essence(response.headers()).eq_ignore_ascii_case("application/json") => {
+            let begin = Frame::data(Bytes::from_static(b"event: message\ndata: "));
+            let end = Frame::data(Bytes::from_static(b"\n\n"));
+            let lines = stream::StreamExt::map(frames(response.into_body()), |frame| {
+                frame.map(|frame| frame.map_data(on_one_line))
+            });
+            let begun = stream::StreamExt::chain(stream::once(async { Ok(begin) }), lines);
+            Box::pin(stream::StreamExt::chain(begun, stream::once(async { Ok(end) })))
+        }
+        Ok(response) => {
+            let status = response.status();
+            one(error(Some(id), INTERNAL_ERROR, &format!("The MCP server answered HTTP {status} without a message")))
+        }
+    }
+}
+
+fn frames(body: Body) -> impl stream::Stream<Item = Frames> + Send {
+    stream::unfold(body, |mut body| async move { body.frame().await.map(|frame| (frame, body)) })
+}
+
+/// A raw line break in JSON is white space between tokens, never part of a string; in an event it would end the line.
+fn on_one_line(data: Bytes) -> Bytes {
+    let is_break = |byte: &u8| matches!(byte, b'\n' | b'\r');
+    if !data.iter().any(is_break) {
+        return data;
+    }
+    data.iter().map(|byte| if is_break(byte) { b' ' } else { *byte }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::StatusCode;
+
+    use super::*;
+    use crate::body::full;
+    use crate::refusal::json;
+
+    async fn late(answer: Answer) -> (StatusCode, String) {
+        let id = RawValue::from_string("\"a\"".into()).unwrap();
+        let answer = async {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            answer
+        };
+        let response = patiently(answer, id).await.unwrap();
+        assert!(is_event_stream(response.headers()));
+        let status = response.status();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8(bytes.to_vec()).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_answer_travels_as_events() {
+        let pretty = "{\n  \"jsonrpc\": \"2.0\",\r\n  \"id\": \"a\", \"result\": {}\n}";
+        let mut busy = json(StatusCode::SERVICE_UNAVAILABLE, "{\"error\":1}".into());
+        busy.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+        let mut html = Response::new(full("<html>"));
+        *html.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        let answers = [
+            Ok(json(StatusCode::OK, pretty.into())),
+            Ok(event_stream(full("id: 1\ndata: x\n\n"))),
+            Ok(busy),
+            Ok(html),
+            Err(Refusal::BackendSlow),
+        ];
+        let mut lines = Vec::new();
+        for answer in answers {
+            let (status, text) = late(answer).await;
+            assert_eq!(status, StatusCode::OK);
+            lines.push(text);
+        }
+        insta::assert_snapshot!(lines.join("---\n"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_prompt_answer_is_left_alone() {
+        let id = RawValue::from_string("1".into()).unwrap();
+        let answer = async {
+            tokio::time::sleep(Duration::from_secs(14)).await;
+            Ok(json(StatusCode::OK, "{\n}".into()))
+        };
+        let response = patiently(answer, id).await.unwrap();
+        assert_eq!(essence(response.headers()), "application/json");
+        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "{\n}");
+    }
+}

@@ -1,0 +1,190 @@
+//! What is in force, shared by all steps: rules, keys, readiness. It holds and tells; it decides nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use jiff::Timestamp;
+use mooring_contract::DoorStatus;
+use mooring_contract::door_status::Handshake;
+use tokio::sync::watch;
+
+use crate::clients::Clients;
+use crate::clock;
+use crate::keys::KeySet;
+use crate::metrics::Metrics;
+use crate::rules::Rules;
+use crate::who::Principal;
+
+/// Where the front door is in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// It serves.
+    #[default]
+    Serving,
+    /// It was told to stop: not ready, but serving, because whoever routes here learns of it late.
+    Leaving,
+    /// It accepts nothing new; running calls go on.
+    Stopping,
+}
+
+/// What the backend answered to the front door's own handshake.
+#[derive(Clone, Debug, Default)]
+pub struct Answered {
+    /// Whether it can be reached now.
+    pub reachable: bool,
+    /// The last handshake that succeeded.
+    pub handshake: Option<Handshake>,
+    /// Why the last try failed, when it did.
+    pub error: Option<String>,
+}
+
+/// The shared state of one front door.
+#[derive(Debug, Default)]
+pub struct Door {
+    rules: ArcSwapOption<Rules>,
+    keys: ArcSwap<KeySet>,
+    status_token: ArcSwapOption<String>,
+    config_error: ArcSwapOption<String>,
+    answered: ArcSwap<Answered>,
+    phase: watch::Sender<Phase>,
+    changed: watch::Sender<u64>,
+    requests: AtomicU64,
+    instance: u64,
+    /// HTTP clients.
+    pub clients: Clients,
+    /// Counters.
+    pub metrics: Arc<Metrics>,
+}
+
+impl Door {
+    /// A front door with nothing in force. `instance` makes its request ids unlike those of others.
+    pub fn new(instance: u64) -> Self {
+        Self { instance, ..Self::default() }
+    }
+
+    /// The rules in force, once there are any.
+    pub fn rules(&self) -> Option<Arc<Rules>> {
+        self.rules.load_full()
+    }
+
+    /// The keys in force.
+    pub fn keys(&self) -> Arc<KeySet> {
+        self.keys.load_full()
+    }
+
+    /// Puts new rules and keys into force, both at once for whoever waits on [`Door::changes`].
+    pub fn enforce(&self, rules: Option<Arc<Rules>>, keys: Arc<KeySet>) {
+        self.keys.store(keys);
+        if rules.is_some() {
+            self.rules.store(rules);
+        }
+        self.metrics.reloaded();
+        self.changed.send_modify(|generation| *generation += 1);
+    }
+
+    /// Why the newest configuration is not in force.
+    pub fn set_config_error(&self, error: Option<String>) {
+        self.config_error.store(error.map(Arc::new));
+    }
+
+    /// The bearer token for `/status`.
+    pub fn set_status_token(&self, token: Option<String>) {
+        self.status_token.store(token.map(Arc::new));
+    }
+
+    /// The bearer token for `/status`; without one, nobody reads it.
+    pub fn status_token(&self) -> Option<Arc<String>> {
+        self.status_token.load_full()
+    }
+
+    /// Tells of changes of rules and keys.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Tells of changes of the phase.
+    pub fn phases(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+
+    /// The phase now.
+    pub fn phase(&self) -> Phase {
+        *self.phase.borrow()
+    }
+
+    /// Moves to a later phase.
+    pub fn enter(&self, phase: Phase) {
+        self.phase.send_modify(|current| *current = phase.max(*current));
+    }
+
+    /// What the handshake task found.
+    pub fn set_answered(&self, answered: Answered) {
+        self.answered.store(Arc::new(answered));
+    }
+
+    /// What the handshake task found last.
+    pub fn answered(&self) -> Arc<Answered> {
+        self.answered.load_full()
+    }
+
+    /// Whether new clients should come here.
+    pub fn is_ready(&self) -> bool {
+        self.phase() == Phase::Serving && self.rules.load().is_some() && self.answered.load().reachable
+    }
+
+    /// An id for a request that brought none.
+    pub fn next_request_id(&self) -> String {
+        format!("{:016x}-{:x}", self.instance, self.requests.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Resolves when the caller is not welcome any more: key revoked or expired, anonymous access closed, or the front
+    /// door stops. A running call may go on through a stop, a stream without end may not.
+    pub async fn until_unwelcome(self: Arc<Self>, principal: Principal, running_call: bool) {
+        let (mut changes, mut phases) = (self.changes(), self.phases());
+        loop {
+            let now = clock::wall();
+            let anonymous = self.rules.load().as_ref().is_some_and(|rules| rules.anonymous);
+            if !principal.is_welcome(&self.keys.load(), anonymous, now) {
+                return;
+            }
+            if !running_call && *phases.borrow_and_update() == Phase::Stopping {
+                return;
+            }
+            let waited = tokio::select! {
+                changed = changes.changed() => changed,
+                changed = phases.changed() => changed,
+                () = expiry(principal.expires(), now) => Ok(()),
+            };
+            if waited.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The document at `/status`.
+    pub fn status(&self) -> DoorStatus {
+        let (keys, answered, rules) = (self.keys.load(), self.answered.load(), self.rules.load());
+        DoorStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            ready: self.is_ready(),
+            config_revision: rules.as_ref().map(|rules| rules.revision.clone()).unwrap_or_default(),
+            config_error: self.config_error.load().as_deref().cloned(),
+            keys_revision: keys.revision.clone(),
+            key_secret_revisions: keys.secret_revisions.clone(),
+            refused_keys: keys.refused().to_vec(),
+            handshake: answered.handshake.clone(),
+            handshake_error: answered.error.clone(),
+            keys_last_used: keys.last_used(),
+        }
+    }
+}
+
+/// Longest sleep towards an expiry: wall clocks are set, so it is looked at again.
+const RECHECK_SECONDS: i64 = 60;
+
+async fn expiry(expires: Option<Timestamp>, now: Timestamp) {
+    let Some(expires) = expires else { return std::future::pending().await };
+    let left = expires.duration_since(now).as_millis().clamp(1, i128::from(RECHECK_SECONDS) * 1000);
+    tokio::time::sleep(std::time::Duration::from_millis(u64::try_from(left).unwrap_or(1))).await;
+}

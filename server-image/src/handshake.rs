@@ -1,0 +1,122 @@
+//! The front door's own handshake with its backend: the proof that an MCP server stands there, what it is called and how
+//! many tools it has. Repeated until it succeeds; then the backend's port is looked at, and when it is gone, all begins
+//! anew.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+
+use crate::clients::LOOPBACK;
+use crate::door::{Answered, Door};
+use crate::relay::Relay;
+use crate::rules::{Backend, Rules};
+
+mod conversation;
+
+/// First pause between two tries; it doubles.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Longest pause while nothing listens: looking costs little, and a server that came up is wanted at once.
+const AWAY_PAUSE: Duration = Duration::from_millis(200);
+/// Longest pause while something answers wrongly.
+const WRONG_PAUSE: Duration = Duration::from_secs(5);
+/// How often the port is looked at while all is well.
+const LOOK: Duration = Duration::from_secs(2);
+/// Longest wait for a connection on loopback.
+const CONNECT: Duration = Duration::from_secs(1);
+
+/// Keeps [`Door::answered`] true, forever.
+pub async fn keep(door: Arc<Door>) {
+    let mut changes = door.changes();
+    loop {
+        changes.borrow_and_update();
+        let Some(rules) = door.rules() else {
+            if changes.changed().await.is_err() {
+                return;
+            }
+            continue;
+        };
+        match &rules.backend {
+            Backend::Tools(tools) => {
+                door.set_answered(Answered { reachable: true, handshake: Some(tools.handshake()), error: None });
+                if changes.changed().await.is_err() {
+                    return;
+                }
+            }
+            Backend::Http(relay) => {
+                let replaced = async {
+                    while changes.changed().await.is_ok() {
+                        if door.rules().is_none_or(|newer| !same_target(&rules, &newer)) {
+                            break;
+                        }
+                    }
+                };
+                tokio::select! {
+                    () = replaced => {}
+                    () = accompany(&door, relay) => {}
+                }
+            }
+        }
+    }
+}
+
+fn same_target(rules: &Rules, newer: &Rules) -> bool {
+    match (&rules.backend, &newer.backend) {
+        (Backend::Http(old), Backend::Http(new)) => old.target() == new.target(),
+        _ => false,
+    }
+}
+
+/// Shakes hands until it succeeds, then returns when the backend is gone.
+async fn accompany(door: &Door, relay: &Relay) {
+    let mut pause = PAUSE;
+    loop {
+        let listens = is_listening(relay.port).await;
+        let result = if listens {
+            conversation::handshake(relay).await
+        } else {
+            Err(format!("nothing listens on port {}", relay.port))
+        };
+        match result {
+            Ok(handshake) => {
+                tracing::info!(
+                    name = handshake.name,
+                    version = handshake.version,
+                    protocol_versions = handshake.protocol_versions.join(" "),
+                    tools = handshake.tool_count,
+                    "the MCP server answered the handshake"
+                );
+                door.set_answered(Answered { reachable: true, handshake: Some(handshake), error: None });
+                break;
+            }
+            Err(error) => {
+                let before = door.answered();
+                if before.error.as_ref() != Some(&error) {
+                    tracing::info!(error, "no handshake with the MCP server yet");
+                }
+                let handshake = before.handshake.clone();
+                door.set_answered(Answered { reachable: false, handshake, error: Some(error) });
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(if listens { WRONG_PAUSE } else { AWAY_PAUSE });
+            }
+        }
+    }
+    while is_listening(relay.port).await {
+        tokio::time::sleep(LOOK).await;
+    }
+    tracing::warn!(port = relay.port, "the MCP server is gone");
+    let handshake = door.answered().handshake.clone();
+    let error = Some(format!("nothing listens on port {} any more", relay.port));
+    door.set_answered(Answered { reachable: false, handshake, error });
+}
+
+async fn is_listening(port: u16) -> bool {
+    for address in LOOPBACK {
+        let connect = TcpStream::connect(SocketAddr::new(address, port));
+        if matches!(tokio::time::timeout(CONNECT, connect).await, Ok(Ok(_))) {
+            return true;
+        }
+    }
+    false
+}

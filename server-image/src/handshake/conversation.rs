@@ -1,0 +1,206 @@
+//! What is said in a handshake: `initialize`, `notifications/initialized`, `tools/list`, the end of the session, and
+//! `server/discover` for the modern era. A server may speak either era or both.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use mooring_contract::door_status::Handshake;
+use serde_json::{Value, json};
+
+use crate::headers::essence;
+use crate::refusal::Refusal;
+use crate::relay::Relay;
+use crate::tools::era::{LEGACY, MODERN};
+
+/// Longest wait for one answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Largest answer that is read.
+const ANSWER_MAXIMUM: usize = 8 * 1024 * 1024;
+/// Most pages of tools that are counted.
+const PAGES: usize = 100;
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+
+/// The whole conversation; the error is for people.
+pub async fn handshake(relay: &Relay) -> Result<Handshake, String> {
+    let legacy = legacy(relay).await;
+    let modern = modern(relay, legacy.is_err()).await;
+    match (legacy, modern) {
+        (Ok(legacy), Some(modern)) => {
+            let versions = legacy.protocol_versions.into_iter().chain(modern.protocol_versions);
+            let versions: BTreeSet<String> = versions.collect();
+            Ok(Handshake { protocol_versions: versions.into_iter().rev().collect(), ..legacy })
+        }
+        (Ok(handshake), None) | (Err(_), Some(handshake)) => Ok(handshake),
+        (Err(error), None) => Err(error),
+    }
+}
+
+async fn legacy(relay: &Relay) -> Result<Handshake, String> {
+    let client = json!({"name": "mooring", "version": env!("CARGO_PKG_VERSION")});
+    let [newest, ..] = LEGACY;
+    let params = json!({"protocolVersion": newest, "capabilities": {}, "clientInfo": client});
+    let (result, headers) = ask(relay, HeaderMap::new(), "initialize", params).await?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let version = result["protocolVersion"].as_str().ok_or("its answer to initialize names no protocol version")?;
+    let mut follow = HeaderMap::new();
+    if let Ok(version) = HeaderValue::try_from(version) {
+        follow.insert(VERSION, version);
+    }
+    if let Some(session) = headers.get(SESSION) {
+        follow.insert(SESSION, session.clone());
+    }
+    let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    drop(post(relay, follow.clone(), &initialized).await); // a server may answer it as it likes
+    let tools = result["capabilities"]["tools"].is_object();
+    let tool_count = if tools { count(relay, &follow, &json!({})).await } else { None };
+    if follow.contains_key(SESSION) {
+        let end = relay.own(Method::DELETE, follow, Bytes::new());
+        drop(tokio::time::timeout(PATIENCE, end).await); // 405 is a fine answer, too
+    }
+    Ok(Handshake {
+        name: text(&result["serverInfo"]["name"]),
+        version: text(&result["serverInfo"]["version"]),
+        protocol_versions: vec![version.to_owned()],
+        tool_count,
+    })
+}
+
+/// `None` where the server is not modern.
+async fn modern(relay: &Relay, count_tools: bool) -> Option<Handshake> {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "mooring", "version": env!("CARGO_PKG_VERSION")},
+    });
+    let mut headers = HeaderMap::new();
+    headers.insert(VERSION, HeaderValue::from_static(MODERN));
+    let params = json!({"_meta": meta});
+    let (result, _) = ask(relay, headers.clone(), "server/discover", params.clone()).await.ok()?;
+    let versions = result["supportedVersions"].as_array()?;
+    let mut versions: Vec<String> = versions.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    versions.sort_unstable_by(|a, b| b.cmp(a));
+    let info = [&result["_meta"][SERVER_INFO], &result["serverInfo"]].into_iter().find(|info| info.is_object());
+    let text = |key: &str| info.and_then(|info| info[key].as_str()).unwrap_or_default().to_owned();
+    let tools = count_tools && result["capabilities"]["tools"].is_object();
+    let tool_count = if tools { count(relay, &headers, &params).await } else { None };
+    Some(Handshake { name: text("name"), version: text("version"), protocol_versions: versions, tool_count })
+}
+
+/// Counts the tools over all pages; `None` where the list is not told.
+async fn count(relay: &Relay, headers: &HeaderMap, params: &Value) -> Option<u32> {
+    let mut tools = 0;
+    let mut params = params.clone();
+    for _ in 0..PAGES {
+        let (result, _) = ask(relay, headers.clone(), "tools/list", params.clone()).await.ok()?;
+        tools += result["tools"].as_array()?.len();
+        match result["nextCursor"].as_str() {
+            None => break,
+            Some(cursor) => params["cursor"] = cursor.into(),
+        }
+    }
+    u32::try_from(tools).ok()
+}
+
+/// One request; its result and the answer's headers, or what is wrong, in words.
+async fn ask(relay: &Relay, mut headers: HeaderMap, method: &str, params: Value) -> Result<(Value, HeaderMap), String> {
+    if let Ok(name) = HeaderValue::try_from(method) {
+        headers.insert(METHOD, name);
+    }
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    let asking = async {
+        let response = post(relay, headers, &message).await?;
+        let status = response.status();
+        let media_type = essence(response.headers()).to_owned();
+        let headers = response.headers().clone();
+        let answer = read(response, &media_type).await;
+        match answer {
+            Some(answer) if answer["result"].is_object() && status.is_success() => {
+                Ok((answer["result"].clone(), headers))
+            }
+            Some(answer) if answer["error"].is_object() => Err(format!(
+                "answered {method} with HTTP {} and error {}: {}",
+                status.as_u16(),
+                answer["error"]["code"],
+                answer["error"]["message"].as_str().unwrap_or_default().chars().take(200).collect::<String>(),
+            )),
+            _ => Err(format!("answered {} {media_type} to {method}{}", status.as_u16(), guess(status.as_u16()))),
+        }
+    };
+    match tokio::time::timeout(PATIENCE, asking).await {
+        Ok(result) => result,
+        Err(_) => Err(format!("did not answer {method} within {} s", PATIENCE.as_secs())),
+    }
+}
+
+fn guess(status: u16) -> &'static str {
+    match status {
+        404 => ": is http.path right?",
+        401 | 403 => ": it asks for a credential of its own",
+        _ => ": this is not an MCP server",
+    }
+}
+
+async fn post(relay: &Relay, mut headers: HeaderMap, message: &Value) -> Result<Response<Incoming>, String> {
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+    relay.own(Method::POST, headers, Bytes::from(message.to_string())).await.map_err(|refusal| match refusal {
+        Refusal::BackendAway => format!("nothing answers on port {}", relay.port),
+        Refusal::BackendRedirects => "redirects to another place: is http.path right?".to_owned(),
+        _ => "closed the connection without an HTTP answer: is http.port right?".to_owned(),
+    })
+}
+
+/// The message with id 1, from a JSON answer or an event stream.
+async fn read(response: Response<Incoming>, media_type: &str) -> Option<Value> {
+    let events = media_type.eq_ignore_ascii_case("text/event-stream");
+    let mut body = response.into_body();
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.ok()?.into_data() else { continue };
+        bytes.extend_from_slice(&data);
+        if bytes.len() > ANSWER_MAXIMUM {
+            return None;
+        }
+        // A server may keep the stream open after its answer.
+        if events && let Some(message) = find_event(&bytes) {
+            return Some(message);
+        }
+    }
+    if events { find_event(&bytes) } else { serde_json::from_slice(&bytes).ok() }
+}
+
+fn find_event(bytes: &[u8]) -> Option<Value> {
+    let text = String::from_utf8_lossy(bytes).replace("\r\n", "\n");
+    let complete = text.rfind("\n\n").and_then(|end| text.get(..end)).unwrap_or_default();
+    complete.split("\n\n").find_map(|event| {
+        let data: Vec<&str> = event
+            .lines()
+            .filter_map(|line| line.strip_prefix("data:"))
+            .map(|data| data.strip_prefix(' ').unwrap_or(data))
+            .collect();
+        let message: Value = serde_json::from_str(&data.join("\n")).ok()?;
+        (message["id"] == 1).then_some(message)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_is_found_among_events() {
+        let stream = "id: 0\ndata: \n\n: comment\n\nevent: message\r\ndata: {\"method\":\"n\"}\r\n\r\ndata: {\"id\":1,\ndata: \"result\":{}}\n\n";
+        assert_eq!(find_event(stream.as_bytes()), Some(json!({"id": 1, "result": {}})));
+        assert_eq!(find_event(&stream.as_bytes()[..stream.len() - 1]), None);
+        assert_eq!(find_event(b""), None);
+    }
+}

@@ -1,0 +1,235 @@
+//! Header hygiene at both sides: what belongs to one connection stays there, what only we may say is taken away.
+
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, FORWARDED, HOST,
+    HeaderName, ORIGIN, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, HeaderValue};
+
+use crate::who::API_KEY;
+
+/// The id of one exchange, kept or made, passed on, echoed and logged.
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Tells nginx and its kin not to hold an event stream back.
+pub const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// Headers of one connection (RFC 9110 section 7.6.1).
+const HOP_BY_HOP: [HeaderName; 9] = [
+    CONNECTION,
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
+
+/// Headers by which a client could speak in the name of a proxy. All of `x-forwarded-*` goes, too.
+const PROXY_CLAIMS: [&str; 7] = [
+    "x-real-ip",
+    "x-original-url",
+    "x-original-uri",
+    "x-original-host",
+    "x-rewrite-url",
+    "x-client-ip",
+    "x-cluster-client-ip",
+];
+
+/// What the front door saw of a request.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// Address of the peer.
+    pub peer: std::net::IpAddr,
+    /// The accepted authority.
+    pub host: String,
+    /// The request's id.
+    pub request_id: HeaderValue,
+}
+
+/// Headers for the backend: the client's, without connection, credential, origin and claims; with what was seen.
+pub fn to_backend(client: &HeaderMap, authority: &HeaderValue, seen: &Seen) -> HeaderMap {
+    let mut headers = client.clone();
+    strip_hop_by_hop(&mut headers);
+    let claims: Vec<HeaderName> = headers.keys().filter(|name| is_claim(name.as_str())).cloned().collect();
+    for name in claims.iter().chain(&[FORWARDED, ORIGIN, AUTHORIZATION, API_KEY, EXPECT, CONTENT_LENGTH]) {
+        headers.remove(name);
+    }
+    headers.insert(HOST, authority.clone());
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity")); // a compressed stream arrives in lumps
+    headers.insert(REQUEST_ID, seen.request_id.clone());
+    if let Ok(peer) = HeaderValue::try_from(seen.peer.to_canonical().to_string()) {
+        headers.insert(FORWARDED_FOR, peer);
+    }
+    headers.insert(FORWARDED_PROTO, HeaderValue::from_static("http"));
+    if let Ok(host) = HeaderValue::try_from(seen.host.as_str()) {
+        headers.insert(FORWARDED_HOST, host);
+    }
+    headers
+}
+
+/// Headers for the client: the backend's, without connection and CORS.
+pub fn to_client(headers: &mut HeaderMap) {
+    strip_hop_by_hop(headers);
+    crate::origin::strip(headers);
+    if is_event_stream(headers) {
+        headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    }
+}
+
+fn is_claim(name: &str) -> bool {
+    name.starts_with("x-forwarded-") || PROXY_CLAIMS.contains(&name)
+}
+
+fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    let lists = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let named: Vec<HeaderName> =
+        lists.flat_map(|list| list.split(',')).filter_map(|name| name.trim().parse().ok()).collect();
+    for name in named.iter().chain(&HOP_BY_HOP) {
+        headers.remove(name);
+    }
+}
+
+/// Whether an answer is an event stream.
+pub fn is_event_stream(headers: &HeaderMap) -> bool {
+    essence(headers).eq_ignore_ascii_case("text/event-stream")
+}
+
+/// Media type without parameters; empty where there is none.
+pub fn essence(headers: &HeaderMap) -> &str {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim()
+}
+
+/// Whether `Accept` admits a media type. Without `Accept` everything is admitted.
+pub fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
+    let mut values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
+    if values.peek().is_none() {
+        return true;
+    }
+    let family = media_type.split('/').next().unwrap_or_default();
+    let fits = |range: &str| {
+        range == "*/*"
+            || range.eq_ignore_ascii_case(media_type)
+            || range.strip_suffix("/*").is_some_and(|range| range.eq_ignore_ascii_case(family))
+    };
+    values.flat_map(|value| value.split(',')).any(|item| {
+        let mut parts = item.split(';').map(str::trim);
+        let range = parts.next().unwrap_or_default();
+        let zero = |weight: &str| weight.trim_end_matches('0').trim_end_matches('.').trim_end_matches('0').is_empty();
+        let refused = parts.any(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")).is_some_and(zero));
+        fits(range) && !refused
+    })
+}
+
+/// Whether `Accept` names a media type itself. A browser's `*/*` does not ask for an event stream.
+pub fn asks(headers: &HeaderMap, media_type: &str) -> bool {
+    let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut ranges = values.flat_map(|value| value.split(',')).map(|item| item.split(';').next().unwrap_or_default());
+    ranges.any(|range| range.trim().eq_ignore_ascii_case(media_type))
+}
+
+/// Longest id of a request that is kept.
+const REQUEST_ID_MAXIMUM: usize = 128;
+
+/// The client's request id, if it is one: short, visible ASCII.
+pub fn request_id(headers: &HeaderMap) -> Option<HeaderValue> {
+    let value = headers.get(REQUEST_ID)?;
+    let bytes = value.as_bytes();
+    let legal = (1..=REQUEST_ID_MAXIMUM).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic);
+    legal.then(|| value.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(list: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in list {
+            map.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        map
+    }
+
+    #[test]
+    fn the_backend_sees_the_client_and_not_its_claims() {
+        let client = headers(&[
+            ("host", "mcp.example.com"),
+            ("origin", "https://app.example.com"),
+            ("authorization", "Bearer secret"),
+            ("x-api-key", "secret"),
+            ("connection", "keep-alive, X-Hop"),
+            ("x-hop", "1"),
+            ("keep-alive", "timeout=5"),
+            ("te", "trailers"),
+            ("transfer-encoding", "chunked"),
+            ("content-length", "12"),
+            ("upgrade", "h2c"),
+            ("expect", "100-continue"),
+            ("accept-encoding", "gzip"),
+            ("forwarded", "for=1.2.3.4"),
+            ("x-forwarded-for", "1.2.3.4"),
+            ("x-forwarded-host", "evil"),
+            ("x-forwarded-prefix", "/evil"),
+            ("x-real-ip", "1.2.3.4"),
+            ("x-original-url", "/evil"),
+            ("mcp-session-id", "s"),
+            ("mcp-param-city", "Oslo"),
+            ("x-other", "a"),
+            ("x-other", "b"),
+            ("cookie", "c=1"),
+        ]);
+        let seen = Seen {
+            peer: "::ffff:10.0.0.9".parse().unwrap(),
+            host: "mcp.example.com".into(),
+            request_id: HeaderValue::from_static("r1"),
+        };
+        let sent = to_backend(&client, &HeaderValue::from_static("localhost:8000"), &seen);
+        let mut lines: Vec<_> =
+            sent.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+        lines.sort();
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    #[test]
+    fn accept_is_understood() {
+        let (json, events) = ("application/json", "text/event-stream");
+        let cases: &[(&[&'static str], bool, bool, bool)] = &[
+            (&[], true, true, false),
+            (&["*/*"], true, true, false),
+            (&["application/json, text/event-stream"], true, true, true),
+            (&["application/json", "text/event-stream"], true, true, true),
+            (&["Application/JSON"], true, false, false),
+            (&["text/event-stream"], false, true, true),
+            (&["text/*"], false, true, false),
+            (&["text/html"], false, false, false),
+            (&["application/json;q=0, text/event-stream;q=0.5"], false, true, true),
+            (&["application/json;q=0.000"], false, false, false),
+            (&["application/json; charset=utf-8; q=1"], true, false, false),
+            (&[""], false, false, false),
+        ];
+        for (values, expected_json, expected_events, asks) in cases {
+            let mut map = HeaderMap::new();
+            for value in *values {
+                map.append(ACCEPT, HeaderValue::from_static(value));
+            }
+            assert_eq!(accepts(&map, json), *expected_json, "{values:?}");
+            assert_eq!(accepts(&map, events), *expected_events, "{values:?}");
+            assert_eq!(asks(&map, events), *asks, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_id_is_short_and_visible() {
+        assert!(request_id(&headers(&[("x-request-id", "a-1")])).is_some());
+        assert!(request_id(&headers(&[("x-request-id", "a b")])).is_none());
+        assert!(request_id(&headers(&[("x-request-id", "")])).is_none());
+        assert!(request_id(&headers(&[])).is_none());
+    }
+}

@@ -1,0 +1,85 @@
+//! Logs: how they are written, and the one line of each request. No credential, query, session id, argument or body is
+//! ever in it.
+
+use http::request::Parts;
+use http::{HeaderValue, Method, StatusCode};
+use tokio::time::Instant;
+use tracing_subscriber::EnvFilter;
+
+use crate::clock;
+use crate::refusal::Refusal;
+use crate::who::Principal;
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// One JSON object a line.
+    Json,
+    /// For people.
+    Text,
+}
+
+/// Starts logging to standard error. `level` is a level or a filter (`info`, `mooring_server=debug`).
+pub fn start(format: Format, level: &str) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(level)?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let started = match format {
+        Format::Json => builder.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init(),
+        Format::Text => builder.with_ansi(false).with_target(false).try_init(),
+    };
+    started.map_err(|error| anyhow::anyhow!("logging cannot be set up: {error}"))
+}
+
+/// The line of one request, collected on its way.
+#[derive(Debug)]
+pub struct Entry {
+    request_id: HeaderValue,
+    http_method: Method,
+    caller: Option<String>,
+    method: Option<String>,
+    refusal: Option<&'static str>,
+    is_health: bool,
+}
+
+impl Entry {
+    /// Begins with what is safe to log of a request.
+    pub fn new(parts: &Parts, request_id: &HeaderValue) -> Self {
+        Self {
+            request_id: request_id.clone(),
+            http_method: parts.method.clone(),
+            caller: None,
+            method: None,
+            refusal: None,
+            is_health: parts.uri.path().ends_with("/health") || parts.uri.path().ends_with("/health/ready"),
+        }
+    }
+
+    /// Who calls.
+    pub fn caller(&mut self, principal: &Principal) {
+        self.caller = Some(principal.name().to_owned());
+    }
+
+    /// What is called. A method's name is the client's text, so only a short one is kept.
+    pub fn method(&mut self, method: Option<&str>) {
+        self.method = method.map(|method| method.chars().take(64).collect());
+    }
+
+    /// Why it was refused.
+    pub fn refused(&mut self, refusal: &Refusal) {
+        self.refusal = Some(refusal.label());
+    }
+
+    /// Writes the line: refusals and failures at info, all else at debug.
+    pub fn write(self, status: StatusCode, arrival: Instant) {
+        let Self { request_id, http_method, caller, method, refusal, is_health } = self;
+        let milliseconds = u64::try_from((clock::instant() - arrival).as_millis()).unwrap_or(u64::MAX);
+        let request_id = request_id.to_str().unwrap_or_default();
+        let (status, refusal) = (status.as_u16(), refusal.unwrap_or_default());
+        let (caller, method) = (caller.unwrap_or_default(), method.unwrap_or_default());
+        if !is_health && (!refusal.is_empty() || status >= 500) {
+            tracing::info!(request_id, %http_method, method, caller, status, refusal, milliseconds, "request");
+        } else {
+            tracing::debug!(request_id, %http_method, method, caller, status, refusal, milliseconds, "request");
+        }
+    }
+}

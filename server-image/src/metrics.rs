@@ -1,0 +1,116 @@
+//! What is counted. Labels are static words: no name of a server, key, tool or host is ever a label.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StatusClass {
+    status: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reason {
+    reason: &'static str,
+}
+
+/// All metrics of one front door.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<StatusClass, Counter>,
+    refusals: Family<Reason, Counter>,
+    backend_errors: Family<Reason, Counter>,
+    in_flight: Gauge,
+    streams: Gauge,
+    reloads: Counter,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("mooring_server"),
+            requests: Family::default(),
+            refusals: Family::default(),
+            backend_errors: Family::default(),
+            in_flight: Gauge::default(),
+            streams: Gauge::default(),
+            reloads: Counter::default(),
+        };
+        let registry = &mut metrics.registry;
+        registry.register("requests", "Requests answered on the public listener", metrics.requests.clone());
+        registry.register("refusals", "Requests refused by the front door itself", metrics.refusals.clone());
+        registry.register("backend_errors", "Exchanges that the backend failed", metrics.backend_errors.clone());
+        registry.register("in_flight", "Requests whose answer has not ended", metrics.in_flight.clone());
+        registry.register("event_streams", "Open event streams", metrics.streams.clone());
+        registry.register("reloads", "Changes of configuration or keys that came into force", metrics.reloads.clone());
+        metrics
+    }
+}
+
+/// Counts one exchange, until it is dropped.
+#[derive(Debug)]
+pub struct InFlight(Vec<Gauge<i64, AtomicI64>>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        for gauge in &self.0 {
+            gauge.dec();
+        }
+    }
+}
+
+impl InFlight {
+    /// Counts the exchange as an event stream, too.
+    pub fn as_stream(&mut self, metrics: &Arc<Metrics>) {
+        metrics.streams.inc();
+        self.0.push(metrics.streams.clone());
+    }
+}
+
+impl Metrics {
+    /// Counts an exchange that begins.
+    pub fn begin(&self) -> InFlight {
+        self.in_flight.inc();
+        InFlight(vec![self.in_flight.clone()])
+    }
+
+    /// Counts an answer.
+    pub fn answered(&self, status: http::StatusCode) {
+        let status = match status.as_u16() {
+            100..=199 => "1xx",
+            200..=299 => "2xx",
+            300..=399 => "3xx",
+            400..=499 => "4xx",
+            _ => "5xx",
+        };
+        self.requests.get_or_create(&StatusClass { status }).inc();
+    }
+
+    /// Counts a refusal.
+    pub fn refused(&self, refusal: &crate::refusal::Refusal) {
+        let family = if refusal.is_backend() { &self.backend_errors } else { &self.refusals };
+        family.get_or_create(&Reason { reason: refusal.label() }).inc();
+    }
+
+    /// Counts a reload.
+    pub fn reloaded(&self) {
+        self.reloads.inc();
+    }
+
+    /// The text for a scraper: OpenMetrics where it is asked for, else the classic format. With its media type.
+    pub fn text(&self, open_metrics: bool) -> Result<(&'static str, String), std::fmt::Error> {
+        let mut text = String::new();
+        if open_metrics {
+            prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
+            return Ok(("application/openmetrics-text; version=1.0.0; charset=utf-8", text));
+        }
+        prometheus_client::encoding::prometheus_text::encode(&mut text, &self.registry)?;
+        Ok(("text/plain; version=0.0.4; charset=utf-8", text))
+    }
+}

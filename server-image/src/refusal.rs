@@ -1,0 +1,242 @@
+//! Every answer of the front door that is a refusal or a failure: status, wording, metric label. One wording for each,
+//! the same in both eras, never HTML, never with a byte of a credential.
+//!
+//! The body is a JSON-RPC error. Its code is the HTTP status, outside of the range that JSON-RPC and MCP reserve, except
+//! where JSON-RPC itself has a code for it.
+
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderValue, Response, StatusCode};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::body::{Body, full};
+
+/// JSON-RPC: the text is no JSON.
+pub const PARSE_ERROR: i64 = -32700;
+/// JSON-RPC: the JSON is no request.
+pub const INVALID_REQUEST: i64 = -32600;
+
+/// Why a request is not served.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No configuration was ever in force.
+    #[error("Not configured yet: the front door waits for its configuration")]
+    NotConfigured,
+    /// Neither `Host` nor `:authority`.
+    #[error("Bad request: the Host header is missing")]
+    HostMissing,
+    /// Two of them, or in conflict with the request target.
+    #[error("Bad request: more than one Host")]
+    HostAmbiguous,
+    /// A name that this server does not answer to.
+    #[error(
+        "Misdirected request: this server does not answer to that Host; its owner can add it to hosts or allowedHosts"
+    )]
+    HostUnknown,
+    /// A page that may not call.
+    #[error("Forbidden: this Origin is not allowed; its owner can add it to origins")]
+    OriginUnknown,
+    /// No key, a wrong one, an expired one, several: one wording for all.
+    #[error("Unauthorized: pass a Bearer token in Authorization, or an API key in x-api-key")]
+    Unauthorized,
+    /// No such path; the hint names the endpoint.
+    #[error("Not found: the MCP endpoint is {endpoint}")]
+    NotFound {
+        /// Public path of the endpoint.
+        endpoint: String,
+    },
+    /// A method that the endpoint does not have.
+    #[error("Method not allowed: the endpoint takes {allow}")]
+    MethodNotAllowed {
+        /// The methods that it has.
+        allow: &'static str,
+    },
+    /// A body that is not declared as JSON, or is compressed.
+    #[error("Unsupported media type: send application/json without Content-Encoding")]
+    MediaType,
+    /// Neither JSON nor an event stream is accepted.
+    #[error("Not acceptable: accept application/json, text/event-stream, or both")]
+    NotAcceptable,
+    /// A body above `limits.bodyBytes`.
+    #[error("Payload too large: a request body may have {limit} bytes")]
+    TooLarge {
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// The body did not arrive within the call timeout.
+    #[error("Request timeout: the request body did not arrive in time")]
+    BodySlow,
+    /// The connection broke within the body.
+    #[error("Bad request: the request body broke off")]
+    BodyBroken,
+    /// Not JSON.
+    #[error("Parse error: the request body is not JSON")]
+    NotJson,
+    /// JSON, but no message that can be understood in one way only.
+    #[error("Invalid request: {0}")]
+    NotMessage(String),
+    /// Nothing listens at the backend's port.
+    #[error("Service unavailable: the MCP server behind this address is not reachable")]
+    BackendAway,
+    /// The backend broke off before its answer began.
+    #[error("Bad gateway: the MCP server behind this address broke off before it answered")]
+    BackendBroken,
+    /// The backend sends elsewhere.
+    #[error("Bad gateway: the MCP server behind this address redirects to another place")]
+    BackendRedirects,
+    /// No answer within the call timeout.
+    #[error("Gateway timeout: the MCP server behind this address did not answer in time")]
+    BackendSlow,
+}
+
+impl Refusal {
+    /// HTTP status.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::NotConfigured | Self::BackendAway => StatusCode::SERVICE_UNAVAILABLE,
+            Self::HostMissing | Self::HostAmbiguous | Self::BodyBroken | Self::NotJson | Self::NotMessage(_) => {
+                StatusCode::BAD_REQUEST
+            }
+            Self::HostUnknown => StatusCode::MISDIRECTED_REQUEST,
+            Self::OriginUnknown => StatusCode::FORBIDDEN,
+            Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::NotFound { .. } => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
+            Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
+            Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::BodySlow => StatusCode::REQUEST_TIMEOUT,
+            Self::BackendBroken | Self::BackendRedirects => StatusCode::BAD_GATEWAY,
+            Self::BackendSlow => StatusCode::GATEWAY_TIMEOUT,
+        }
+    }
+
+    /// Metric label, one of few.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::NotConfigured => "not_configured",
+            Self::HostMissing | Self::HostAmbiguous => "host_malformed",
+            Self::HostUnknown => "host_unknown",
+            Self::OriginUnknown => "origin",
+            Self::Unauthorized => "unauthorized",
+            Self::NotFound { .. } => "not_found",
+            Self::MethodNotAllowed { .. } => "method",
+            Self::MediaType => "media_type",
+            Self::NotAcceptable => "not_acceptable",
+            Self::TooLarge { .. } => "too_large",
+            Self::BodySlow => "body_slow",
+            Self::BodyBroken => "body_broken",
+            Self::NotJson | Self::NotMessage(_) => "malformed",
+            Self::BackendAway => "backend_away",
+            Self::BackendBroken => "backend_broken",
+            Self::BackendRedirects => "backend_redirects",
+            Self::BackendSlow => "backend_slow",
+        }
+    }
+
+    /// Whether it is the backend's fault.
+    pub fn is_backend(&self) -> bool {
+        matches!(self, Self::BackendAway | Self::BackendBroken | Self::BackendRedirects | Self::BackendSlow)
+    }
+
+    fn code(&self) -> i64 {
+        match self {
+            Self::NotJson => PARSE_ERROR,
+            Self::NotMessage(_) => INVALID_REQUEST,
+            other => i64::from(other.status().as_u16()),
+        }
+    }
+
+    /// The JSON-RPC error, for the request with that id where it is known.
+    pub fn message(&self, id: Option<&RawValue>) -> String {
+        error(id, self.code(), &self.to_string())
+    }
+
+    /// The whole answer.
+    pub fn into_response(self, id: Option<&RawValue>) -> Response<Body> {
+        let mut response = json(self.status(), self.message(id));
+        let headers = response.headers_mut();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        match self {
+            Self::Unauthorized => {
+                // No `resource_metadata`: clients with a fixed key would drop it and begin an OAuth flow.
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            Self::NotConfigured | Self::BackendAway => {
+                headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            Self::MethodNotAllowed { allow } => {
+                headers.insert(ALLOW, HeaderValue::from_static(allow));
+            }
+            Self::TooLarge { .. } | Self::BodySlow | Self::BodyBroken => {
+                // What is left of the body is not read: this connection is of no further use.
+                headers.insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+/// A JSON-RPC error message. Without a known id, `id` is null.
+pub fn error(id: Option<&RawValue>, code: i64, message: &str) -> String {
+    #[derive(Serialize)]
+    struct Message<'a> {
+        jsonrpc: &'static str,
+        id: Option<&'a RawValue>,
+        error: Error<'a>,
+    }
+    #[derive(Serialize)]
+    struct Error<'a> {
+        code: i64,
+        message: &'a str,
+    }
+    let message = Message { jsonrpc: "2.0", id, error: Error { code, message } };
+    serde_json::to_string(&message).unwrap_or_default() // plain data: cannot fail
+}
+
+/// An answer with a JSON body.
+pub fn json(status: StatusCode, text: String) -> Response<Body> {
+    let mut response = Response::new(full(text));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wordings() {
+        let all = [
+            Refusal::NotConfigured,
+            Refusal::HostMissing,
+            Refusal::HostAmbiguous,
+            Refusal::HostUnknown,
+            Refusal::OriginUnknown,
+            Refusal::Unauthorized,
+            Refusal::NotFound { endpoint: "/mcp".into() },
+            Refusal::MethodNotAllowed { allow: "POST" },
+            Refusal::MediaType,
+            Refusal::NotAcceptable,
+            Refusal::TooLarge { limit: 4 },
+            Refusal::BodySlow,
+            Refusal::BodyBroken,
+            Refusal::NotJson,
+            Refusal::NotMessage("two \"id\" keys".into()),
+            Refusal::BackendAway,
+            Refusal::BackendBroken,
+            Refusal::BackendRedirects,
+            Refusal::BackendSlow,
+        ];
+        let lines: Vec<_> = all
+            .into_iter()
+            .map(|refusal| format!("{} {} {}", refusal.status().as_u16(), refusal.label(), refusal.message(None)))
+            .collect();
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+}

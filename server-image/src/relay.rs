@@ -1,0 +1,176 @@
+//! The `http` backend: one exchange with the MCP server in the same pod. Bytes go both ways as they are; only headers
+//! that belong to a connection, to the client's credential or to CORS are taken away. It decides nothing about policy.
+
+use bytes::Bytes;
+use http::header::LOCATION;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use mooring_contract::config::HttpBackend;
+
+use crate::body::{Body, BodyError};
+use crate::clients::{Clients, LoopbackClient};
+use crate::headers::{Seen, to_backend, to_client};
+use crate::refusal::Refusal;
+
+/// Redirects within the backend that are followed (`/mcp` to `/mcp/`), before it counts as a loop.
+const REDIRECTS: usize = 3;
+
+/// The way to an MCP server on loopback.
+#[derive(Debug)]
+pub struct Relay {
+    /// Port on loopback.
+    pub port: u16,
+    path: String,
+    authority: Authority,
+    host: HeaderValue,
+    client: LoopbackClient,
+}
+
+/// What is sent.
+#[derive(Debug)]
+pub struct Outgoing {
+    /// GET, POST or DELETE.
+    pub method: Method,
+    /// The client's query, passed on.
+    pub query: Option<String>,
+    /// The client's headers, as they came.
+    pub headers: HeaderMap,
+    /// The client's body, as it came.
+    pub body: Bytes,
+}
+
+impl Relay {
+    /// The relay to `backend`.
+    pub fn new(backend: &HttpBackend, clients: &Clients) -> Result<Self, String> {
+        let authority = format!("localhost:{}", backend.port);
+        let path: PathAndQuery = backend.path.parse().map_err(|_| format!("source.http.path: {:?}", backend.path))?;
+        if path.query().is_some() || !backend.path.starts_with('/') {
+            return Err(format!("source.http.path: {:?} must begin with / and have no query", backend.path));
+        }
+        Ok(Self {
+            port: backend.port,
+            path: backend.path.clone(),
+            host: HeaderValue::try_from(authority.as_str()).map_err(|error| error.to_string())?,
+            authority: authority.parse().map_err(|_| format!("source.http.port: {}", backend.port))?,
+            client: clients.loopback(),
+        })
+    }
+
+    /// What it leads to.
+    pub fn target(&self) -> (u16, &str) {
+        (self.port, &self.path)
+    }
+
+    /// One exchange for a client.
+    pub async fn exchange(&self, outgoing: Outgoing, seen: &Seen) -> Result<Response<Body>, Refusal> {
+        let headers = to_backend(&outgoing.headers, &self.host, seen);
+        let query = outgoing.query.map_or_else(String::new, |query| format!("?{query}"));
+        let target = format!("{}{query}", self.path);
+        let mut response = self.send(outgoing.method, target, headers, outgoing.body).await?;
+        to_client(response.headers_mut());
+        Ok(response.map(|body| body.map_err(BodyError::from).boxed_unsync()))
+    }
+
+    /// One exchange of the front door's own.
+    pub async fn own(
+        &self,
+        method: Method,
+        mut headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, Refusal> {
+        headers.insert(http::header::HOST, self.host.clone());
+        self.send(method, self.path.clone(), headers, body).await
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        mut target: String,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, Refusal> {
+        for _ in 0..=REDIRECTS {
+            let mut request = Request::new(Full::new(body.clone()));
+            *request.method_mut() = method.clone();
+            *request.uri_mut() = self.uri(&target)?;
+            *request.headers_mut() = headers.clone();
+            let response = self.client.request(request).await.map_err(|error| {
+                tracing::info!(%error, cause = cause(&error), "exchange with the backend failed");
+                if error.is_connect() { Refusal::BackendAway } else { Refusal::BackendBroken }
+            })?;
+            match self.redirect(&method, &response) {
+                None => return Ok(response),
+                Some(next) => target = next?,
+            }
+        }
+        Err(Refusal::BackendRedirects)
+    }
+
+    fn uri(&self, target: &str) -> Result<Uri, Refusal> {
+        let uri = Uri::builder().scheme(Scheme::HTTP).authority(self.authority.clone()).path_and_query(target);
+        uri.build().map_err(|_| Refusal::NotMessage("the query cannot be passed on".into()))
+    }
+
+    /// Where a redirect leads, if it is one: a target on the backend's own authority, or a refusal.
+    fn redirect(&self, method: &Method, response: &Response<Incoming>) -> Option<Result<String, Refusal>> {
+        let keeps_method = match response.status() {
+            StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => true,
+            StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => *method != Method::POST,
+            StatusCode::SEE_OTHER => *method == Method::GET,
+            _ => return None,
+        };
+        let location = response.headers().get(LOCATION)?;
+        let target = location.to_str().ok().and_then(|location| own_target(location, self.port));
+        Some(target.filter(|_| keeps_method).ok_or(Refusal::BackendRedirects))
+    }
+}
+
+/// Path and query of a `Location` on loopback at `port`.
+fn own_target(location: &str, port: u16) -> Option<String> {
+    let uri: Uri = location.parse().ok()?;
+    let own = match (uri.scheme(), uri.authority()) {
+        (None, None) => location.starts_with('/') && !location.starts_with("//"),
+        (Some(scheme), Some(authority)) => {
+            let names = [format!("localhost:{port}"), format!("127.0.0.1:{port}"), format!("[::1]:{port}")];
+            *scheme == Scheme::HTTP && names.iter().any(|name| authority.as_str().eq_ignore_ascii_case(name))
+        }
+        _ => false,
+    };
+    own.then(|| uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string))
+}
+
+/// The innermost reason, for the log.
+pub fn cause(error: &dyn std::error::Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_redirects_to_the_backend_itself_are_followed() {
+        let cases = [
+            ("http://localhost:8000/mcp/", Some("/mcp/")),
+            ("http://127.0.0.1:8000/mcp/?a=1", Some("/mcp/?a=1")),
+            ("http://[::1]:8000/", Some("/")),
+            ("/mcp/", Some("/mcp/")),
+            ("//evil.example.com/mcp/", None),
+            ("http://localhost:8001/mcp/", None),
+            ("https://localhost:8000/mcp/", None),
+            ("http://localhost:8000@evil.example.com/", None),
+            ("http://evil.example.com/", None),
+            ("mcp/", None),
+            ("", None),
+        ];
+        for (location, expected) in cases {
+            assert_eq!(own_target(location, 8000).as_deref(), expected, "{location}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Which part of the front door a path belongs to. Decides from method, raw path and `Accept`; paths are compared byte
+//! by byte, so no spelling (`//mcp`, `/%6dcp`, `/mcp/..`) means the endpoint but its own.
+
+use http::Method;
+
+/// The public paths, made once from the prefix.
+#[derive(Debug)]
+pub struct Paths {
+    prefix: String,
+    endpoint: String,
+}
+
+/// Where a request goes.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Route {
+    /// The MCP endpoint.
+    Endpoint,
+    /// A person's browser at the bare prefix: a hint, no key needed.
+    Person,
+    /// Discovery documents that do not exist here: a plain 404, no key needed, so that clients stop looking.
+    WellKnown,
+    /// Nothing; told only to who has a key.
+    Nowhere,
+}
+
+impl Paths {
+    /// Paths below `prefix`, `/` or `/weather`.
+    pub fn new(prefix: &str) -> Self {
+        let prefix = prefix.trim_end_matches('/').to_owned();
+        Self { endpoint: mooring_contract::config::endpoint_path(&prefix), prefix }
+    }
+
+    /// The public path of the endpoint.
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// Finds the route. `event_stream`: whether the request accepts `text/event-stream`.
+    pub fn find(&self, method: &Method, path: &str, event_stream: bool) -> Route {
+        if path == self.endpoint || path.strip_suffix('/').is_some_and(|path| path == self.endpoint) {
+            return Route::Endpoint;
+        }
+        if let Some("" | "/") = path.strip_prefix(self.prefix.as_str()) {
+            // People paste URLs without the path, so the bare prefix is the endpoint for whatever is not a browser.
+            return match *method {
+                Method::POST | Method::DELETE | Method::OPTIONS => Route::Endpoint,
+                Method::GET if event_stream => Route::Endpoint,
+                Method::GET | Method::HEAD => Route::Person,
+                _ => Route::Nowhere,
+            };
+        }
+        let below = path.strip_prefix(self.prefix.as_str()).unwrap_or(path);
+        let well_known = |path: &str| path == "/.well-known" || path.starts_with("/.well-known/");
+        if well_known(path) || well_known(below) { Route::WellKnown } else { Route::Nowhere }
+    }
+}
+
+/// Which health question a path asks, below the root or the prefix.
+pub fn health<'a>(prefix: Option<&Paths>, path: &'a str) -> Option<&'a str> {
+    let below = prefix.and_then(|paths| path.strip_prefix(paths.prefix.as_str()));
+    [Some(path), below].into_iter().flatten().find(|path| matches!(*path, "/health" | "/health/ready"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_compared_byte_by_byte() {
+        use Route::{Endpoint, Nowhere, Person, WellKnown};
+        let (get, post) = (Method::GET, Method::POST);
+        let cases: &[(&str, &Method, &str, bool, Route)] = &[
+            ("/", &post, "/mcp", false, Endpoint),
+            ("/", &get, "/mcp", false, Endpoint),
+            ("/", &post, "/mcp/", false, Endpoint),
+            ("/", &Method::PUT, "/mcp", false, Endpoint),
+            ("/", &post, "/", false, Endpoint),
+            ("/", &Method::DELETE, "/", false, Endpoint),
+            ("/", &get, "/", true, Endpoint),
+            ("/", &get, "/", false, Person),
+            ("/", &Method::PUT, "/", false, Nowhere),
+            ("/", &post, "//mcp", false, Nowhere),
+            ("/", &post, "/mcp//", false, Nowhere),
+            ("/", &post, "/%6dcp", false, Nowhere),
+            ("/", &post, "/mcp/..", false, Nowhere),
+            ("/", &post, "/mcp;x", false, Nowhere),
+            ("/", &post, "/MCP", false, Nowhere),
+            ("/", &post, "/mcp_message", false, Nowhere),
+            ("/", &post, "/sse", false, Nowhere),
+            ("/", &post, "/messages", false, Nowhere),
+            ("/", &get, "/metrics", false, Nowhere),
+            ("/", &get, "/status", false, Nowhere),
+            ("/", &get, "/.well-known/oauth-protected-resource", false, WellKnown),
+            ("/", &get, "/.well-known/oauth-protected-resource/mcp", false, WellKnown),
+            ("/", &get, "/.well-knownx", false, Nowhere),
+            ("/weather", &post, "/weather/mcp", false, Endpoint),
+            ("/weather", &post, "/weather", false, Endpoint),
+            ("/weather", &post, "/weather/", false, Endpoint),
+            ("/weather", &get, "/weather/", false, Person),
+            ("/weather", &post, "/mcp", false, Nowhere),
+            ("/weather", &post, "/", false, Nowhere),
+            ("/weather", &post, "/weathermcp", false, Nowhere),
+            ("/weather", &post, "/weather/../weather/mcp", false, Nowhere),
+            ("/weather", &get, "/weather/.well-known/openid-configuration", false, WellKnown),
+        ];
+        for (prefix, method, path, event_stream, expected) in cases {
+            let found = Paths::new(prefix).find(method, path, *event_stream);
+            assert_eq!(&found, expected, "{method} {path} below {prefix}");
+        }
+    }
+
+    #[test]
+    fn health_is_below_the_root_and_the_prefix() {
+        let paths = Paths::new("/weather");
+        assert_eq!(health(Some(&paths), "/health"), Some("/health"));
+        assert_eq!(health(Some(&paths), "/weather/health/ready"), Some("/health/ready"));
+        assert_eq!(health(None, "/health/ready"), Some("/health/ready"));
+        assert_eq!(health(Some(&paths), "/healthz"), None);
+        assert_eq!(health(Some(&paths), "/health/"), None);
+    }
+}

@@ -1,0 +1,79 @@
+//! One configuration, compiled: what each step asks, in the form in which it asks it. A configuration that does not
+//! compile never comes into force.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use mooring_contract::Config;
+use mooring_contract::config::{Identity, Source};
+
+use crate::clients::Clients;
+use crate::host::HostRules;
+use crate::relay::Relay;
+use crate::route::Paths;
+use crate::tools::ToolServer;
+
+/// A compiled configuration.
+#[derive(Debug)]
+pub struct Rules {
+    /// Which McpServer this is.
+    pub server: Identity,
+    /// Step 1.
+    pub hosts: HostRules,
+    /// Step 2.
+    pub origins: HashSet<String>,
+    /// Step 3: whether a request without key is served.
+    pub anonymous: bool,
+    /// Which Secrets' keys count besides our own.
+    pub key_secrets: Vec<String>,
+    /// Public paths.
+    pub paths: Paths,
+    /// Largest request body in bytes.
+    pub body_bytes: u64,
+    /// From a call's first byte to the end of its answer.
+    pub call_timeout: Duration,
+    /// What is served.
+    pub backend: Backend,
+    /// Revision of the directory that it was read from.
+    pub revision: String,
+}
+
+/// What stands behind the front door.
+#[derive(Debug)]
+pub enum Backend {
+    /// An HTTP MCP server in the same pod.
+    Http(Relay),
+    /// Declared tools, served here.
+    Tools(ToolServer),
+}
+
+/// Looks up an environment variable.
+pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+impl Rules {
+    /// Compiles `config`; the error says which field is wrong.
+    pub fn compile(
+        config: Config,
+        revision: String,
+        clients: &Clients,
+        environment: Environment<'_>,
+    ) -> Result<Self, String> {
+        let Config { version: _, server, path, security, source, limits } = config;
+        let backend = match source {
+            Source::Http(backend) => Backend::Http(Relay::new(&backend, clients)?),
+            Source::Tools(tools) => Backend::Tools(ToolServer::new(&server.name, tools, clients, environment)?),
+        };
+        Ok(Self {
+            hosts: HostRules::new(&security.hosts, &security.allowed_hosts)?,
+            origins: security.origins.into_iter().collect(),
+            anonymous: security.anonymous,
+            key_secrets: security.key_secrets,
+            paths: Paths::new(&path),
+            body_bytes: limits.body_bytes,
+            call_timeout: Duration::from_millis(limits.call_timeout_ms),
+            server,
+            backend,
+            revision,
+        })
+    }
+}

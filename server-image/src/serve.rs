@@ -1,0 +1,111 @@
+//! `mooring-server serve`: binds the sockets, starts the tasks, and ends them in order.
+//!
+//! On a stop signal it is not ready at once, but serves on for a while, because ingresses learn late; then it accepts
+//! nothing new, ends streams without end, and leaves when the running calls are done.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use http_body_util::BodyExt as _;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt as _;
+
+use crate::accept;
+use crate::body::{Body, BodyError};
+use crate::cli::Serve;
+use crate::door::{Door, Phase};
+use crate::handshake;
+use crate::management;
+use crate::pipeline;
+use crate::reload::Reloader;
+
+/// Serves until a stop signal.
+pub async fn run(arguments: Serve) -> anyhow::Result<()> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let public = bind(&arguments.public()).await?;
+    let management = bind(&arguments.management()).await?;
+    tracing::info!(public = %public.local_addr()?, management = %management.local_addr()?, "listening");
+
+    let door = Arc::new(Door::new(instance()?));
+    let mut reloader = Reloader::new(Arc::clone(&door), arguments.sources(), environment);
+    reloader.reload();
+
+    let (tasks, connections) = (TaskTracker::new(), TaskTracker::new());
+    tasks.spawn(reloader.watch());
+    tasks.spawn(handshake::keep(Arc::clone(&door)));
+    tasks.spawn(serve_management(management, Arc::clone(&door)));
+    connections.spawn(serve_public(public, Arc::clone(&door), connections.clone()));
+
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    let linger = arguments.linger();
+    tracing::info!(seconds = linger.as_secs_f64(), "stopping: not ready, serving on");
+    door.enter(Phase::Leaving);
+    tokio::select! {
+        () = tokio::time::sleep(linger) => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    door.enter(Phase::Stopping);
+    connections.close();
+    let drain = arguments.drain().or_else(|| door.rules().map(|rules| rules.call_timeout)).unwrap_or_default();
+    tracing::info!(seconds = drain.as_secs_f64(), "stopping: waiting for running calls");
+    tokio::select! {
+        () = connections.wait() => tracing::info!("stopped"),
+        () = tokio::time::sleep(drain) => tracing::warn!("stopped with calls still running"),
+        _ = terminate.recv() => tracing::warn!("stopped at once"),
+        _ = interrupt.recv() => tracing::warn!("stopped at once"),
+    }
+    Ok(())
+}
+
+/// The public listener.
+pub async fn serve_public(listener: TcpListener, door: Arc<Door>, connections: TaskTracker) {
+    let phases = door.phases();
+    let handler = move |arrival, request| {
+        let door = Arc::clone(&door);
+        async move { pipeline::answer(&door, arrival, request).await }
+    };
+    accept::serve(listener, phases, connections, handler).await;
+}
+
+/// The management listener; it answers until the process ends.
+pub async fn serve_management(listener: TcpListener, door: Arc<Door>) {
+    let router = management::router(door);
+    let (_always, phases) = watch::channel(Phase::Serving);
+    let handler = move |_, request: http::Request<Body>| {
+        let router = router.clone();
+        async move {
+            match router.oneshot(request.map(axum::body::Body::new)).await {
+                Ok(response) => response.map(|body| body.map_err(|error| Box::new(error) as BodyError).boxed_unsync()),
+                Err(never) => match never {},
+            }
+        }
+    };
+    accept::serve(listener, phases, TaskTracker::new(), handler).await;
+}
+
+async fn bind(addresses: &[SocketAddr]) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(addresses).await.with_context(|| format!("cannot listen on {addresses:?}"))
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the rim: variables of declared tools' headers, named by the configuration"
+)]
+fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the rim: randomness for request ids")]
+fn instance() -> anyhow::Result<u64> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes)?;
+    Ok(u64::from_be_bytes(bytes))
+}

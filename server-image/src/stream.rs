@@ -1,0 +1,225 @@
+//! The end of the pipeline: an answer on its way to the client. It keeps a silent event stream alive, ends it when the
+//! caller is not welcome any more, and holds the call's deadline. It passes bytes through and never holds them back.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use tokio::time::{Instant, Sleep};
+
+use crate::body::{Body, BodyError};
+use crate::clock;
+use crate::metrics::InFlight;
+
+/// How long a stream may be silent.
+pub const SILENCE: Duration = Duration::from_secs(15);
+/// What is said then: a comment, which clients skip.
+pub const COMMENT: &[u8] = b": keep-alive\n\n";
+
+/// Resolves when the stream must end.
+pub type End = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What holds for one answer.
+pub struct Terms {
+    /// When the answer must have ended.
+    pub deadline: Option<Instant>,
+    /// For event streams: silence is broken by a comment, and the stream ends when this resolves.
+    pub events: Option<End>,
+    /// Counts the exchange until its answer has ended.
+    pub in_flight: Option<InFlight>,
+}
+
+/// Puts an answer under its terms.
+pub fn under(terms: Terms, body: Body) -> Body {
+    let silence = terms.events.is_some().then(|| Box::pin(tokio::time::sleep(SILENCE)));
+    http_body_util::BodyExt::boxed_unsync(Answer {
+        inner: body,
+        deadline: terms.deadline.map(|deadline| Box::pin(tokio::time::sleep_until(deadline))),
+        end: terms.events,
+        silence,
+        boundary: Boundary::default(),
+        ended: false,
+        _in_flight: terms.in_flight,
+    })
+}
+
+struct Answer {
+    inner: Body,
+    deadline: Option<Pin<Box<Sleep>>>,
+    end: Option<End>,
+    silence: Option<Pin<Box<Sleep>>>,
+    boundary: Boundary,
+    ended: bool,
+    _in_flight: Option<InFlight>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the call timeout ended before the answer did")]
+struct Overdue;
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        if this.ended {
+            return Poll::Ready(None);
+        }
+        if this.end.as_mut().is_some_and(|end| end.as_mut().poll(cx).is_ready()) {
+            this.ended = true;
+            return Poll::Ready(None);
+        }
+        if this.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(cx).is_ready()) {
+            this.ended = true;
+            // An event stream may end anywhere; any other answer must be seen to be cut off.
+            return Poll::Ready(if this.silence.is_some() { None } else { Some(Err(Overdue.into())) });
+        }
+        match Pin::new(&mut this.inner).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                if let (Some(silence), Some(data)) = (&mut this.silence, frame.data_ref()) {
+                    this.boundary.pass(data);
+                    silence.as_mut().reset(clock::instant() + SILENCE);
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(end) => {
+                this.ended = true;
+                Poll::Ready(end)
+            }
+            Poll::Pending => {
+                let Some(silence) = &mut this.silence else { return Poll::Pending };
+                while silence.as_mut().poll(cx).is_ready() {
+                    silence.as_mut().reset(clock::instant() + SILENCE);
+                    if this.boundary.is_between_events() {
+                        return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(COMMENT)))));
+                    }
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ended || self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        // A stream may get comments, so its size is not known.
+        if self.silence.is_some() { SizeHint::default() } else { self.inner.size_hint() }
+    }
+}
+
+/// Whether a stream stands between two events: at its begin, or after an empty line.
+#[derive(Debug, Default)]
+pub struct Boundary {
+    /// The last bytes that passed, the newest in the lowest byte.
+    tail: u32,
+}
+
+impl Boundary {
+    /// Bytes that passed.
+    pub fn pass(&mut self, data: &[u8]) {
+        let newest = data.get(data.len().saturating_sub(4)..).unwrap_or_default();
+        for byte in newest {
+            self.tail = (self.tail << 8) | u32::from(*byte);
+        }
+    }
+
+    /// Whether a comment may be written now. Lines end with LF or CRLF; in a stream that ends them with CR alone, which
+    /// nobody writes, it is never said.
+    pub fn is_between_events(&self) -> bool {
+        self.tail == 0 || self.tail & 0xffff == 0x0a0a || self.tail & 0x00ff_ffff == 0x000a_0d0a
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{BodyExt as _, StreamBody};
+    use proptest::prelude::*;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    fn events(end: impl Future<Output = ()> + Send + 'static) -> Terms {
+        Terms { deadline: None, events: Some(Box::pin(end)), in_flight: None }
+    }
+
+    fn channel() -> (mpsc::UnboundedSender<&'static str>, Body) {
+        let (sender, receiver) = mpsc::unbounded_channel::<&'static str>();
+        let frames = futures::stream::unfold(receiver, |mut receiver| async move {
+            let text = receiver.recv().await?;
+            Some((Ok::<_, BodyError>(Frame::data(Bytes::from_static(text.as_bytes()))), receiver))
+        });
+        (sender, StreamBody::new(frames).boxed_unsync())
+    }
+
+    async fn next(body: &mut Body) -> Option<String> {
+        let frame = body.frame().await?.unwrap();
+        Some(String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_comment_breaks_silence_between_events_only() {
+        let (sender, body) = channel();
+        let mut body = under(events(std::future::pending()), body);
+        let begin = clock::instant();
+        assert_eq!(next(&mut body).await.unwrap(), ": keep-alive\n\n");
+        assert_eq!((clock::instant() - begin).as_secs(), 15);
+        sender.send("data: half").unwrap();
+        assert_eq!(next(&mut body).await.unwrap(), "data: half");
+        let silent = tokio::time::timeout(Duration::from_secs(100), next(&mut body)).await;
+        assert!(silent.is_err(), "a comment within an event: {silent:?}");
+        sender.send(" whole\r\n\r\n").unwrap();
+        assert_eq!(next(&mut body).await.unwrap(), " whole\r\n\r\n");
+        assert_eq!(next(&mut body).await.unwrap(), ": keep-alive\n\n");
+        drop(sender);
+        assert_eq!(next(&mut body).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_ends_when_it_must() {
+        let (_sender, body) = channel();
+        let mut body = under(events(tokio::time::sleep(Duration::from_secs(3))), body);
+        assert_eq!(next(&mut body).await, None);
+        let (_sender, body) = channel();
+        let terms = events(std::future::pending());
+        let deadline = Some(clock::instant() + Duration::from_secs(5));
+        let mut body = under(Terms { deadline, ..terms }, body);
+        assert_eq!(next(&mut body).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_overdue_answer_is_seen_to_be_cut_off() {
+        let (sender, body) = channel();
+        sender.send("{").unwrap();
+        let deadline = Some(clock::instant() + Duration::from_secs(5));
+        let mut body = under(Terms { deadline, events: None, in_flight: None }, body);
+        assert_eq!(next(&mut body).await.unwrap(), "{");
+        assert!(body.frame().await.unwrap().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn boundaries_do_not_depend_on_how_the_stream_is_cut(
+            text in "(data: [a-z]{0,3}\r?\n|\r?\n){0,8}",
+            cuts in prop::collection::vec(0_usize..64, 0..6),
+        ) {
+            let bytes = text.as_bytes();
+            let mut whole = Boundary::default();
+            whole.pass(bytes);
+            let mut positions: Vec<_> = cuts.into_iter().filter(|cut| *cut <= bytes.len()).collect();
+            positions.extend([0, bytes.len()]);
+            positions.sort_unstable();
+            let mut pieces = Boundary::default();
+            for pair in positions.windows(2) {
+                pieces.pass(&bytes[pair[0]..pair[1]]);
+            }
+            prop_assert_eq!(whole.is_between_events(), pieces.is_between_events());
+            let expected = text.is_empty() || text.ends_with("\n\n") || text.ends_with("\n\r\n");
+            prop_assert_eq!(whole.is_between_events(), expected);
+        }
+    }
+}
