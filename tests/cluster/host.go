@@ -144,10 +144,8 @@ func hierarchies() []string {
 	var found []string
 	entries, _ := os.ReadDir(cgroupMount)
 	for _, entry := range entries {
-		path := filepath.Join(cgroupMount, entry.Name())
-		// Links such as `cpu` -> `cpu,cpuacct` name a tree twice; `unified` has no controllers.
-		if entry.IsDir() && entry.Name() != "unified" {
-			found = append(found, path)
+		if entry.IsDir() { // and not a link, such as `cpu` to `cpu,cpuacct`, which names a tree twice
+			found = append(found, filepath.Join(cgroupMount, entry.Name()))
 		}
 	}
 	return found

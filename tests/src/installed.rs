@@ -19,10 +19,17 @@ pub const NAMESPACE: &str = "mooring-system";
 /// Installs the chart with the images of this workspace and waits until the operator is available.
 pub async fn install(cluster: &Cluster, products: &Products, values: &[&str]) -> Result<()> {
     let chart = product::workspace().join("charts/mooring");
-    let mut arguments: Vec<String> =
-        ["upgrade", "--install", "mooring", &chart.display().to_string(), "--namespace", NAMESPACE, "--create-namespace"]
-            .map(str::to_owned)
-            .to_vec();
+    let mut arguments: Vec<String> = [
+        "upgrade",
+        "--install",
+        "mooring",
+        &chart.display().to_string(),
+        "--namespace",
+        NAMESPACE,
+        "--create-namespace",
+    ]
+    .map(str::to_owned)
+    .to_vec();
     let (repository, tag) = split(products.operator.name);
     let (door_repository, door_tag) = split(products.front_door.name);
     let images = [

@@ -49,7 +49,11 @@ impl Answer {
     /// The JSON-RPC message: the body itself, or the last event of an event stream.
     pub fn message(&self) -> Result<Value> {
         let text = self.text();
-        let event = text.lines().filter_map(|line| line.strip_prefix("data:")).filter(|data| !data.trim().is_empty()).next_back();
+        let event = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("data:"))
+            .filter(|data| !data.trim().is_empty())
+            .next_back();
         serde_json::from_str(event.unwrap_or(&text)).with_context(|| format!("{} with no message: {text}", self.status))
     }
 }
@@ -69,7 +73,9 @@ impl Target {
             request = request.header("authorization", format!("Bearer {key}"));
         }
         if method == "POST" {
-            request = request.header("content-type", "application/json").header("accept", "application/json, text/event-stream");
+            request = request
+                .header("content-type", "application/json")
+                .header("accept", "application/json, text/event-stream");
         }
         for (name, value) in &self.headers {
             request = request.header(name, value);

@@ -110,6 +110,9 @@ impl Layout {
             "--allocate-node-cidrs".into(),
             "--cluster-cidr=10.244.0.0/16".into(),
             "--leader-elect=false".into(),
+            // With the default of 20 the controllers wait seconds for their own start.
+            "--kube-api-qps=1000".into(),
+            "--kube-api-burst=1000".into(),
         ]);
         Component::new("kube-controller-manager", argv)
     }

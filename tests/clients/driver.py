@@ -1,0 +1,51 @@
+"""What both Python drivers share: the request from the command line, names that resolve to one address, and the report.
+
+The argument is a JSON object: url, address (where every name leads), headers, mode ("auto" or "legacy"), and
+optionally call: {name, arguments}. The report is one JSON object on standard output.
+"""
+
+import asyncio
+import json
+import logging
+import socket
+import sys
+import traceback
+
+
+def resolve_to(address):
+    """Lead every name to one address, as a person's DNS leads a public host to the ingress controller."""
+    real = socket.getaddrinfo
+
+    def lookup(host, port, *args, **kwargs):
+        return real(address, port, *args, **kwargs)
+
+    socket.getaddrinfo = lookup
+
+
+def text_of(result):
+    """The text parts of a tool's result."""
+    return [part.text for part in result.content if getattr(part, "text", None) is not None]
+
+
+def cause(error):
+    """The innermost of grouped errors."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def main(name, version, session):
+    """Run `session(request)`, which fills a report, and print it."""
+    logging.disable(logging.CRITICAL)
+    request = json.loads(sys.argv[1])
+    if request.get("address"):
+        resolve_to(request["address"])
+    report = {"client": name, "clientVersion": version}
+    try:
+        report |= asyncio.run(session(request))
+    except BaseException as error:
+        found = cause(error)
+        report["error"] = f"{type(found).__name__}: {found}"
+        if request.get("debug"):
+            traceback.print_exc()
+    print(json.dumps(report))

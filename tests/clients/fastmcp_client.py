@@ -1,0 +1,25 @@
+"""Drives FastMCP's client."""
+
+from importlib.metadata import version
+
+import driver
+from fastmcp import Client
+from fastmcp.client.transports import StreamableHttpTransport
+
+
+async def session(request):
+    transport = StreamableHttpTransport(request["url"], headers=request.get("headers"))
+    async with Client(transport, mode=request.get("mode", "auto")) as client:
+        tools = await client.list_tools()
+        report = {
+            "protocolVersion": client.protocol_version,
+            "server": client.server_info.name,
+            "tools": [tool.name for tool in tools],
+        }
+        if call := request.get("call"):
+            result = await client.call_tool(call["name"], call.get("arguments", {}), raise_on_error=False)
+            report |= {"text": driver.text_of(result), "isError": bool(result.is_error)}
+        return report
+
+
+driver.main("fastmcp", version("fastmcp"), session)

@@ -1,0 +1,38 @@
+// Drives the official TypeScript SDK. The request and the report are those of driver.py.
+import { createRequire } from "node:module";
+
+const require = createRequire(process.env.MOORING_NODE_MODULES + "/");
+const dns = require("node:dns");
+const { Client } = require("@modelcontextprotocol/sdk/client/index.js");
+const { StreamableHTTPClientTransport } = require("@modelcontextprotocol/sdk/client/streamableHttp.js");
+
+const request = JSON.parse(process.argv[2]);
+if (request.address) {
+  // Lead every name to one address, as a person's DNS leads a public host to the ingress controller.
+  const lookup = dns.lookup;
+  dns.lookup = (_host, ...rest) => lookup(request.address, ...rest);
+}
+
+const report = { client: "@modelcontextprotocol/sdk", clientVersion: process.env.MOORING_SDK_VERSION };
+try {
+  const client = new Client({ name: "mooring-tests", version: "1.0.0" });
+  const transport = new StreamableHTTPClientTransport(new URL(request.url), {
+    requestInit: { headers: request.headers ?? {} },
+  });
+  await client.connect(transport);
+  const { tools } = await client.listTools();
+  report.protocolVersion = transport.protocolVersion;
+  report.server = client.getServerVersion()?.name;
+  report.tools = tools.map((tool) => tool.name);
+  if (request.call) {
+    const result = await client.callTool({ name: request.call.name, arguments: request.call.arguments ?? {} });
+    report.text = result.content.filter((part) => part.type === "text").map((part) => part.text);
+    report.isError = Boolean(result.isError);
+  }
+  if (transport.sessionId) await transport.terminateSession();
+  await client.close();
+} catch (error) {
+  report.error = `${error.name}: ${error.message}`;
+}
+console.log(JSON.stringify(report));
+process.exit(0);
