@@ -2,6 +2,8 @@
 //! in as [`Observed`]; what is to be done goes out as a [`Plan`], or as a [`Rejection`] where the spec cannot be served.
 
 pub mod claims;
+mod declared;
+mod desired;
 pub mod events;
 pub mod mint;
 pub mod names;
@@ -10,9 +12,13 @@ pub mod outcome;
 pub mod plan;
 pub mod references;
 pub mod refresh;
+mod restricted;
+mod revisions;
 pub mod settings;
 pub mod status;
 pub mod stored;
+mod template;
+mod validate;
 
 pub use observed::Observed;
 pub use outcome::{Applied, Desired, Plan, Rejection};

@@ -1,0 +1,117 @@
+//! `<name>.config`: what the front door reads, from the spec and the names under which the server is reached.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt as _;
+use mooring_api::McpServer;
+use mooring_api::spec::{Tool, ToolHeader, ToolMethod};
+use mooring_contract::config::{self, Config};
+use serde_json::{Map, json};
+
+use super::front_door::header_variable;
+use crate::settings::Settings;
+use crate::{claims, names, references};
+
+/// Default of a tool's `timeout`.
+const TOOL_TIMEOUT_MS: u64 = 30_000;
+
+/// The ConfigMap.
+pub(crate) fn config_map(server: &McpServer, settings: &Settings) -> Result<ConfigMap, serde_json::Error> {
+    Ok(ConfigMap {
+        metadata: names::metadata(server, names::config(&server.name_any())),
+        data: Some(config(server, settings).to_config_map_data()?),
+        ..ConfigMap::default()
+    })
+}
+
+fn config(server: &McpServer, settings: &Settings) -> Config {
+    Config {
+        version: config::VERSION,
+        server: config::Identity {
+            namespace: names::namespace(server),
+            name: server.name_any(),
+            uid: server.uid().unwrap_or_default(),
+        },
+        path: server.spec.path().to_owned(),
+        security: security(server, settings),
+        source: source(server),
+        limits: limits(server),
+    }
+}
+
+fn security(server: &McpServer, settings: &Settings) -> config::Security {
+    let mut hosts = claims::hosts(server, settings);
+    hosts.extend(service_names(server, settings));
+    let sorted = |list: &[String]| list.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect();
+    config::Security {
+        hosts: hosts.into_iter().collect(),
+        allowed_hosts: sorted(&server.spec.allowed_hosts),
+        origins: sorted(&server.spec.origins),
+        anonymous: server.spec.auth.as_ref().and_then(|auth| auth.anonymous).unwrap_or(false),
+        key_secrets: references::key_secrets(server).into_iter().collect(),
+    }
+}
+
+/// The names that cluster DNS has for the Service.
+fn service_names(server: &McpServer, settings: &Settings) -> [String; 4] {
+    let (name, namespace) = (server.name_any(), names::namespace(server));
+    [
+        name.clone(),
+        format!("{name}.{namespace}"),
+        format!("{name}.{namespace}.svc"),
+        format!("{name}.{namespace}.svc.{}", settings.cluster_domain),
+    ]
+}
+
+fn source(server: &McpServer) -> config::Source {
+    match &server.spec.http {
+        Some(http) => config::Source::Http(config::HttpBackend {
+            port: u16::try_from(http.port()).unwrap_or_default(), // the schema holds the range
+            path: http.path().to_owned(),
+        }),
+        None => config::Source::Tools(server.spec.tools.iter().flatten().map(tool).collect()),
+    }
+}
+
+fn tool(tool: &Tool) -> config::Tool {
+    let mut headers: Vec<_> = tool.http.headers.iter().filter_map(header).collect();
+    headers.sort_by(|a, b| a.name.cmp(&b.name));
+    config::Tool {
+        name: tool.name.clone(),
+        title: tool.title.clone(),
+        description: tool.description.clone(),
+        input_schema: tool.input_schema.clone().unwrap_or_else(no_arguments),
+        http: config::ToolRequest {
+            method: tool.http.method.unwrap_or(ToolMethod::Get).as_str().to_owned(),
+            url: tool.http.url.clone(),
+            timeout_ms: tool.http.timeout.map_or(TOOL_TIMEOUT_MS, milliseconds),
+            headers,
+        },
+    }
+}
+
+fn no_arguments() -> Map<String, serde_json::Value> {
+    Map::from_iter([("type".to_owned(), json!("object")), ("additionalProperties".to_owned(), json!(false))])
+}
+
+fn header(header: &ToolHeader) -> Option<config::ToolHeader> {
+    let value = match (&header.value, &header.secret) {
+        (Some(value), _) => config::HeaderValue::Value(value.clone()),
+        (None, Some(secret)) => config::HeaderValue::Env(header_variable(secret)),
+        (None, None) => return None, // the schema wants one of them
+    };
+    Some(config::ToolHeader { name: header.name.clone(), value })
+}
+
+fn limits(server: &McpServer) -> config::Limits {
+    let limits = server.spec.limits.clone().unwrap_or_default();
+    config::Limits {
+        body_bytes: limits.body_bytes.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(config::Limits::BODY_BYTES),
+        call_timeout_ms: limits.call_timeout.map_or(config::Limits::CALL_TIMEOUT_MS, milliseconds),
+    }
+}
+
+fn milliseconds(duration: kube::core::Duration) -> u64 {
+    u64::try_from(std::time::Duration::from(duration).as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,46 @@
+//! The Deployment: its rollout, its selector, and which front-door image it has.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::ResourceExt as _;
+use mooring_api::McpServer;
+
+use super::pod;
+use super::tidy::tidied;
+use crate::names::{self, ANNOTATION_GENERATION};
+use crate::observed::Observed;
+use crate::settings::Settings;
+
+/// The Deployment.
+pub(crate) fn deployment(server: &McpServer, observed: &Observed, settings: &Settings) -> Deployment {
+    let name = server.name_any();
+    let rolling_update =
+        RollingUpdateDeployment { max_surge: Some(IntOrString::Int(1)), max_unavailable: Some(IntOrString::Int(0)) };
+    let spec = DeploymentSpec {
+        replicas: server.spec.replicas,
+        selector: LabelSelector { match_labels: Some(names::selector_labels(&name)), ..LabelSelector::default() },
+        strategy: Some(DeploymentStrategy {
+            type_: Some("RollingUpdate".to_owned()),
+            rolling_update: Some(rolling_update),
+        }),
+        template: pod::template(server, front_door_image(server, observed, settings), settings),
+        ..DeploymentSpec::default()
+    };
+    let mut metadata = names::metadata(server, name);
+    let generation = server.metadata.generation.unwrap_or_default().to_string();
+    metadata.annotations = Some(BTreeMap::from([(ANNOTATION_GENERATION.to_owned(), generation)]));
+    tidied(Deployment { metadata, spec: Some(spec), ..Deployment::default() })
+}
+
+/// A Deployment keeps the image that it has until the spec changes or it is its turn to move, so that an upgrade of the
+/// operator restarts nothing by itself.
+fn front_door_image<'a>(server: &McpServer, observed: &'a Observed, settings: &'a Settings) -> &'a str {
+    let kept = observed.deployment.as_ref().filter(|deployment| {
+        let applied = deployment.applied_generation;
+        !observed.upgrade_turn && (applied.is_none() || applied == server.metadata.generation)
+    });
+    kept.and_then(|deployment| deployment.front_door_image.as_deref()).unwrap_or(&settings.front_door_image)
+}

@@ -1,0 +1,32 @@
+//! The revisions that every front door reports once it has read what the API server holds.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use mooring_contract::revision::revision;
+
+use crate::declared::Declared;
+use crate::observed::{KeysSecret, Observed};
+use crate::outcome::Revisions;
+
+/// The revisions after the plan is applied.
+pub(crate) fn revisions(config_map: &ConfigMap, declared: &Declared, observed: &Observed) -> Revisions {
+    let config = config_map.data.iter().flatten().map(|(name, text)| (name.as_str(), text.as_bytes()));
+    let secrets = observed.key_secrets.iter();
+    Revisions {
+        config: revision(config),
+        keys: observed.keys.as_ref().filter(|keys| is_applied(declared, keys)).map(|keys| of_entries(&keys.data)),
+        key_secrets: secrets.map(|(name, entries)| (name.clone(), of_entries(entries))).collect(),
+    }
+}
+
+/// Whether another apply would leave the Secret as it is: others' entries are known only from what is stored.
+fn is_applied(declared: &Declared, keys: &KeysSecret) -> bool {
+    let there = declared.entries.iter().all(|(id, record)| keys.data.get(id) == Some(record));
+    let dropped = keys.declared.values().filter(|id| !declared.entries.contains_key(*id));
+    there && declared.ids == keys.declared && dropped.into_iter().all(|id| !keys.data.contains_key(id))
+}
+
+fn of_entries(entries: &BTreeMap<String, Vec<u8>>) -> String {
+    revision(entries.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())))
+}

@@ -1,0 +1,122 @@
+//! What the API server's rules cannot see, and the front door could not serve. Each refusal names the field.
+
+use std::collections::BTreeSet;
+
+use mooring_api::spec::{HttpSource, Pod, Tool, ToolHttp};
+use mooring_api::{McpServer, Reason};
+use serde_json::{Map, Value};
+
+use crate::outcome::Rejection;
+use crate::{restricted, template};
+
+/// Headers that belong to the connection, which the front door sets itself.
+const OWN_HEADERS: [&str; 9] = [
+    "connection",
+    "content-length",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// A rejection for what the spec says.
+pub(crate) fn invalid(field: impl Into<String>, message: impl Into<String>) -> Rejection {
+    Rejection { reason: Reason::InvalidSpec, field: field.into(), message: message.into() }
+}
+
+/// Checks the spec.
+pub(crate) fn validate(server: &McpServer) -> Result<(), Rejection> {
+    let spec = &server.spec;
+    match (&spec.tools, &spec.http) {
+        (Some(tools), None) => validate_tools(tools)?,
+        (None, Some(http)) => validate_http(http, spec.pod.as_ref())?,
+        _ => return Err(invalid("spec", "set exactly one source: tools or http")),
+    }
+    restricted::check(spec)
+}
+
+fn validate_tools(tools: &[Tool]) -> Result<(), Rejection> {
+    if tools.is_empty() {
+        return Err(invalid("tools", "declare at least one tool"));
+    }
+    let mut names = BTreeSet::new();
+    for tool in tools {
+        let field = format!("tools[{}]", tool.name);
+        if !names.insert(&tool.name) {
+            return Err(invalid(field, "another tool has the same name"));
+        }
+        let no_arguments = Map::new();
+        if let Some(schema) = &tool.input_schema {
+            validate_schema(schema).map_err(|message| invalid(format!("{field}.inputSchema"), message))?;
+        }
+        let schema = tool.input_schema.as_ref().unwrap_or(&no_arguments);
+        validate_url(&tool.http.url, schema).map_err(|message| invalid(format!("{field}.http.url"), message))?;
+        validate_headers(&tool.http).map_err(|message| invalid(format!("{field}.http.headers"), message))?;
+    }
+    Ok(())
+}
+
+/// MCP wants an object schema; the keywords that placeholders are checked against must have their form.
+fn validate_schema(schema: &Map<String, Value>) -> Result<(), String> {
+    if schema.get("type").and_then(Value::as_str) != Some("object") {
+        return Err("a tool's arguments are an object: set type: object".to_owned());
+    }
+    if schema.get("properties").is_some_and(|properties| !properties.is_object()) {
+        return Err("properties must be an object, name to schema".to_owned());
+    }
+    if let Some(required) = schema.get("required") {
+        let names = required.as_array().filter(|names| names.iter().all(Value::is_string));
+        names.ok_or("required must be a list of property names")?;
+    }
+    Ok(())
+}
+
+fn validate_url(url: &str, schema: &Map<String, Value>) -> Result<(), String> {
+    let template = template::parse(url).map_err(|error| error.to_string())?;
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let required = schema.get("required").and_then(Value::as_array);
+    for placeholder in template.placeholders() {
+        let name = placeholder.name;
+        if !properties.is_some_and(|properties| properties.contains_key(name)) {
+            return Err(format!("{{{name}}} names no property of inputSchema: add it to properties"));
+        }
+        let is_required = required.is_some_and(|required| required.iter().any(|value| value == name));
+        if placeholder.in_path && !is_required {
+            return Err(format!("{{{name}}} stands in the path, so it must be in required of inputSchema"));
+        }
+    }
+    Ok(())
+}
+
+fn validate_headers(http: &ToolHttp) -> Result<(), String> {
+    let mut names = BTreeSet::new();
+    for header in &http.headers {
+        let name = header.name.to_ascii_lowercase();
+        if OWN_HEADERS.contains(&name.as_str()) {
+            return Err(format!("the header {} is set by the front door: remove it", header.name));
+        }
+        if header.value.is_some() == header.secret.is_some() {
+            return Err(format!("the header {} needs exactly one of value and secret", header.name));
+        }
+        if !names.insert(name) {
+            return Err(format!("the header {} is there twice; upper and lower case are the same", header.name));
+        }
+    }
+    Ok(())
+}
+
+fn validate_http(http: &HttpSource, pod: Option<&Pod>) -> Result<(), Rejection> {
+    let volumes: BTreeSet<_> = pod.iter().flat_map(|pod| &pod.volumes).map(|volume| volume.name.as_str()).collect();
+    for mount in &http.volume_mounts {
+        if !volumes.contains(mount.name.as_str()) {
+            return Err(invalid(
+                format!("http.volumeMounts[{}]", mount.mount_path),
+                format!("there is no volume {}: add it to pod.volumes", mount.name),
+            ));
+        }
+    }
+    Ok(())
+}
