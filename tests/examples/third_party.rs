@@ -26,7 +26,7 @@ async fn run(cluster: &Cluster) -> Result<()> {
     let traefik = cluster.forward("traefik").await?;
     for (name, image, port, tool, arguments) in [
         ("everything", EVERYTHING, 3001, "echo", json!({"message": "hello"})),
-        ("fastmcp", FASTMCP, 8000, "add", json!({"a": 2, "b": 3})),
+        ("calculator", FASTMCP, 8000, "add", json!({"a": 2, "b": 3})),
     ] {
         let file = std::env::temp_dir().join(format!("mooring-{name}-{}.json", std::process::id()));
         std::fs::write(&file, serde_json::to_vec(&manifest(name, image, port))?)?;

@@ -56,6 +56,16 @@ impl OperatorProcess {
         log: &Path,
         flags: impl IntoIterator<Item = S>,
     ) -> Result<Self> {
+        Self::start_binary(&binary()?, kubeconfig, log, flags)
+    }
+
+    /// The same with another build of the binary, such as the one that is shipped.
+    pub fn start_binary<S: AsRef<std::ffi::OsStr>>(
+        binary: &Path,
+        kubeconfig: &Path,
+        log: &Path,
+        flags: impl IntoIterator<Item = S>,
+    ) -> Result<Self> {
         let address = free_address()?;
         let file = File::options()
             .create(true)
@@ -64,7 +74,7 @@ impl OperatorProcess {
             .with_context(|| format!("cannot write {}", log.display()))?;
         // The kernel kills it when this process ends in a way that runs no destructor.
         let mut start = Command::new("setpriv");
-        start.args(["--pdeathsig", "KILL", "--"]).arg(binary()?).arg("operator");
+        start.args(["--pdeathsig", "KILL", "--"]).arg(binary).arg("operator");
         start.arg("--kubeconfig").arg(kubeconfig).arg("--listen").arg(address.to_string()).args(flags);
         start.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let child = start.spawn().context("cannot start the operator")?;

@@ -37,6 +37,7 @@ pub struct Local {
 /// The programs and archives that a level needs.
 struct Parts {
     binary: PathBuf,
+    /// What the node itself needs; it is loaded before the kubelet starts.
     images: Vec<PathBuf>,
     kube_router: Option<PathBuf>,
 }
@@ -55,7 +56,6 @@ impl Parts {
             if options.network_policy {
                 found.kube_router = Some(parts::kube_router()?);
             }
-            found.images.extend(options.images.iter().cloned());
         }
         Ok(found)
     }
@@ -112,6 +112,11 @@ impl Local {
         self.run(&self.layout.containerd()).await?;
         let (served, loaded) = tokio::join!(self.control_plane(), self.load(&parts.images));
         served.and(loaded)?;
+        let (up, loaded) = tokio::join!(self.node(options, parts), self.load(&options.images));
+        up.and(loaded)
+    }
+
+    async fn node(&self, options: &Options, parts: &Parts) -> Result<()> {
         self.run(&self.layout.scheduler()).await?;
         self.run(&self.layout.proxy()).await?;
         self.run(&self.layout.kubelet()).await?;

@@ -40,7 +40,7 @@ pub struct Options {
     pub network_policy: bool,
     /// Whether Traefik runs as ingress controller (level node).
     pub traefik: bool,
-    /// Archives of images to load while the control plane starts (level node).
+    /// Archives of images to load during the start (level node).
     pub images: Vec<PathBuf>,
     /// Whether the data directory, with all logs, stays when the cluster ends.
     pub keep: bool,

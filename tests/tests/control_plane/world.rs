@@ -1,0 +1,427 @@
+//! What each test stands on: one control plane for the whole suite, and for each test a namespace, an account with the rights of the chart, and a
+//! proxy through which its operator asks.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta};
+use kube::{Api, Client};
+use mooring_tests::cluster::AuditEvent;
+use mooring_tests::fault_proxy::FaultProxy;
+use mooring_tests::operator_process::OperatorProcess;
+use mooring_tests::wait::until;
+use mooring_tests::{Cluster, Level, Options, product};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::OnceCell;
+
+/// How long something may take that takes well below a second on an idle machine.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
+/// How long the operator must have asked nothing to count as done.
+const QUIET: Duration = Duration::from_millis(600);
+/// The name of the chart's release, and so of its account.
+const ACCOUNT: &str = "mooring";
+/// The front door's image, as long as a test does not say otherwise.
+pub(crate) const FRONT_DOOR: &str = "localhost/mooring-server:dev";
+
+/// The control plane that the tests of this suite share. It ends with this process.
+pub(crate) async fn cluster() -> Result<&'static Cluster> {
+    static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
+    CLUSTER
+        .get_or_try_init(|| async {
+            let cluster = control_plane().await?;
+            install_crd(&cluster).await?;
+            anyhow::Ok(cluster)
+        })
+        .await
+}
+
+/// A control plane of a test's own, without the CustomResourceDefinition.
+pub(crate) async fn control_plane() -> Result<Cluster> {
+    Cluster::start(Level::ControlPlane, Options { audit: true, ..Options::default() }).await
+}
+
+/// Applies `crds/` as a user would, and waits until it serves.
+pub(crate) async fn install_crd(cluster: &Cluster) -> Result<()> {
+    let file = product::workspace().join("crds/mcpservers.yaml");
+    cluster.kubectl(["apply", "-f", &file.to_string_lossy()]).await?;
+    cluster.kubectl(["wait", "--for=condition=Established", "crd/mcpservers.mooring.dev", "--timeout=30s"]).await?;
+    Ok(())
+}
+
+/// One test's part of a cluster.
+pub(crate) struct World<'a> {
+    pub(crate) cluster: &'a Cluster,
+    /// With the administrator's rights.
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+    /// Between the operator and the API server.
+    pub(crate) proxy: FaultProxy,
+    token: String,
+    folder: TempDir,
+}
+
+impl World<'static> {
+    /// A namespace of this name in the shared control plane, served by an operator of its own.
+    pub(crate) async fn new(namespace: &str) -> Result<Self> {
+        World::within(cluster().await?, namespace, Scope::Namespaced).await
+    }
+}
+
+/// What the operator serves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Namespaced,
+    Cluster,
+}
+
+impl<'a> World<'a> {
+    pub(crate) async fn within(cluster: &'a Cluster, namespace: &str, scope: Scope) -> Result<Self> {
+        let client = cluster.client().await?;
+        make_namespace(&client, namespace).await?;
+        let folder = TempDir::new()?;
+        grant(cluster, namespace, scope, folder.path()).await?;
+        let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+        let request = TokenRequest {
+            spec: TokenRequestSpec {
+                audiences: Vec::new(),
+                expiration_seconds: Some(7200),
+                ..TokenRequestSpec::default()
+            },
+            ..TokenRequest::default()
+        };
+        let token = accounts.create_token_request(ACCOUNT, &PostParams::default(), &request).await?;
+        let token = token.status.context("a token request has an answer")?.token;
+        let proxy = FaultProxy::start(cluster.kubeconfig(), Some(&token)).await?;
+        proxy.write_kubeconfig(&folder.path().join("proxy.kubeconfig"))?;
+        Ok(Self { cluster, client, namespace: namespace.to_owned(), proxy, token, folder })
+    }
+
+    /// The user that the API server sees when the operator asks.
+    pub(crate) fn user(&self) -> String {
+        format!("system:serviceaccount:{}:{ACCOUNT}", self.namespace)
+    }
+
+    /// Where the operators of this test write their log.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.folder.path().join("operator.log")
+    }
+
+    /// Starts an operator and waits until it is ready.
+    pub(crate) async fn operator(&self) -> Result<OperatorProcess> {
+        self.operator_with(&[]).await
+    }
+
+    /// The same with further flags.
+    pub(crate) async fn operator_with(&self, flags: &[&str]) -> Result<OperatorProcess> {
+        let operator = self.start(flags)?;
+        operator.ready().await?;
+        Ok(operator)
+    }
+
+    /// Starts an operator for this namespace without waiting.
+    pub(crate) fn start(&self, flags: &[&str]) -> Result<OperatorProcess> {
+        let mut all = vec!["--namespaces", &self.namespace];
+        all.extend(flags);
+        let operator = self.start_bare(&self.folder.path().join("proxy.kubeconfig"), &all)?;
+        self.proxy.victim(operator.killer());
+        Ok(operator)
+    }
+
+    /// Starts an operator with this kubeconfig; a flag that is given twice counts as given last.
+    pub(crate) fn start_bare(&self, kubeconfig: &Path, flags: &[&str]) -> Result<OperatorProcess> {
+        let mut all = vec!["--log-level", "mooring=debug,info", "--log-format", "json"];
+        all.extend(["--lease-namespace", &self.namespace, "--lease-name", ACCOUNT]);
+        for (flag, default) in [("--front-door-image", FRONT_DOOR), ("--leader-elect", "false")] {
+            if !flags.contains(&flag) {
+                all.extend([flag, default]);
+            }
+        }
+        all.extend(flags);
+        OperatorProcess::start(kubeconfig, &self.log(), all)
+    }
+
+    /// A second way to the API server with the same account, for a second operator.
+    pub(crate) async fn second_proxy(&self) -> Result<(FaultProxy, PathBuf)> {
+        let proxy = FaultProxy::start(self.cluster.kubeconfig(), Some(&self.token)).await?;
+        let path = self.folder.path().join("second.kubeconfig");
+        proxy.write_kubeconfig(&path)?;
+        Ok((proxy, path))
+    }
+
+    pub(crate) fn api(&self, group: &str, version: &str, kind: &str) -> Api<DynamicObject> {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+    }
+
+    pub(crate) fn servers(&self) -> Api<DynamicObject> {
+        self.api("mooring.dev", "v1alpha1", "McpServer")
+    }
+
+    /// The API of a child's kind.
+    pub(crate) fn kind(&self, kind: &str) -> Api<DynamicObject> {
+        let (group, version) = match kind {
+            "Deployment" | "ReplicaSet" => ("apps", "v1"),
+            "Ingress" | "NetworkPolicy" => ("networking.k8s.io", "v1"),
+            "Lease" => ("coordination.k8s.io", "v1"),
+            "HorizontalPodAutoscaler" => ("autoscaling", "v2"),
+            _ => ("", "v1"),
+        };
+        self.api(group, version, kind)
+    }
+
+    /// Applies an McpServer as `kubectl apply --server-side` does: what is no longer said goes.
+    pub(crate) async fn apply(&self, name: &str, spec: &Value) -> Result<DynamicObject> {
+        let server = json!({"apiVersion": "mooring.dev/v1alpha1", "kind": "McpServer", "metadata": {"name": name}, "spec": spec});
+        let parameters = PatchParams::apply("user").force();
+        Ok(self.servers().patch(name, &parameters, &Patch::Apply(server)).await?)
+    }
+
+    /// Applies any other object of this namespace.
+    pub(crate) async fn put(&self, object: &Value) -> Result<DynamicObject> {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        let kind = text("/kind").context("a kind")?;
+        let name = text("/metadata/name").context("a name")?;
+        Ok(self.kind(&kind).patch(&name, &PatchParams::apply("other").force(), &Patch::Apply(object)).await?)
+    }
+
+    /// The McpServer as it is stored.
+    pub(crate) async fn server(&self, name: &str) -> Result<Value> {
+        Ok(serde_json::to_value(self.servers().get(name).await?)?)
+    }
+
+    /// Waits until the operator has seen the newest spec of each of these, said so, and has nothing left to do.
+    pub(crate) async fn settled(&self, names: &[&str]) -> Result<()> {
+        until("the operator to settle", SOON, || async {
+            for name in names {
+                let server = self.server(name).await?;
+                let (seen, wanted) =
+                    (server.pointer("/status/observedGeneration"), server.pointer("/metadata/generation"));
+                ensure!(seen == wanted, "{name} is at generation {wanted:?}, its status at {seen:?}");
+            }
+            let idle = self.proxy.idle();
+            ensure!(idle >= QUIET, "the last request came {} ms ago", idle.as_millis());
+            Ok(())
+        })
+        .await
+    }
+
+    /// Waits until a condition has this status, and a reason and message that contain these.
+    pub(crate) async fn condition(
+        &self,
+        name: &str,
+        kind: &str,
+        status: &str,
+        reason: &str,
+        words: &str,
+    ) -> Result<()> {
+        until(&format!("{name} to be {kind}={status} with {reason:?} and {words:?}"), SOON, || async {
+            let server = self.server(name).await?;
+            let found = condition(&server, kind);
+            ensure!(
+                text(&found, "status") == status
+                    && text(&found, "reason").contains(reason)
+                    && text(&found, "message").contains(words),
+                "conditions are {:#}",
+                server.pointer("/status/conditions").unwrap_or(&Value::Null)
+            );
+            Ok(())
+        })
+        .await
+    }
+
+    /// Every object that one server owns, as stored, by kind and name. Pods and what else the cluster's own controllers make of these is left out.
+    pub(crate) async fn children(&self, server: &str) -> Result<Children> {
+        let uid = self.servers().get(server).await?.metadata.uid.context("a stored object has a uid")?;
+        let mut children = BTreeMap::new();
+        for kind in CHILD_KINDS {
+            for object in self.kind(kind).list(&ListParams::default()).await? {
+                let owners = object.metadata.owner_references.iter().flatten();
+                if owners.filter(|owner| owner.uid == uid).count() == 1 {
+                    let name = object.metadata.name.clone().unwrap_or_default();
+                    children.insert(format!("{kind}/{name}"), serde_json::to_value(object)?);
+                }
+            }
+        }
+        Ok(Children(children))
+    }
+
+    /// The names of all objects in the namespace, of every kind that can be listed, but Events.
+    pub(crate) async fn everything(&self) -> Result<Vec<String>> {
+        let listed = self.cluster.kubectl(["api-resources", "--namespaced", "--verbs=list", "-o", "name"]).await?;
+        let kinds: Vec<&str> = listed.lines().filter(|kind| !kind.starts_with("events")).collect();
+        let names = self.cluster.kubectl(["get", &kinds.join(","), "-n", &self.namespace, "-o", "name"]).await?;
+        let mut names: Vec<String> = names.lines().map(str::to_owned).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Deletes an object and waits until it is gone.
+    pub(crate) async fn delete(&self, kind: &str, name: &str) -> Result<()> {
+        let api = if kind == "McpServer" { self.servers() } else { self.kind(kind) };
+        let uid = api.get(name).await?.metadata.uid;
+        api.delete(name, &DeleteParams::default()).await?;
+        until(&format!("{kind} {name} to be deleted"), SOON, || async {
+            let found = api.get_opt(name).await?;
+            ensure!(found.is_none_or(|found| found.metadata.uid != uid), "it is there");
+            Ok(())
+        })
+        .await
+    }
+
+    /// What the operator's account wrote, by the API server's own log; Leases and Events are told apart.
+    pub(crate) fn audited_writes(&self) -> Result<Vec<AuditEvent>> {
+        let user = self.user();
+        let mut events = self.cluster.audit()?;
+        events.retain(|event| {
+            let free = ["leases", "events"].contains(&event.resource());
+            event.user.username == user && event.is_write() && event.stage == "ResponseComplete" && !free
+        });
+        Ok(events)
+    }
+
+    /// The Events about an object, as `reason: note`.
+    pub(crate) async fn events(&self, name: &str) -> Result<Vec<String>> {
+        let events = self.api("events.k8s.io", "v1", "Event").list(&ListParams::default()).await?;
+        let mine = events
+            .into_iter()
+            .filter(|event| event.data.pointer("/regarding/name").and_then(Value::as_str) == Some(name));
+        Ok(mine.map(|event| format!("{}: {}", text(&event.data, "reason"), text(&event.data, "note"))).collect())
+    }
+}
+
+/// The kinds that an McpServer's children have.
+const CHILD_KINDS: [&str; 7] =
+    ["ConfigMap", "Deployment", "Ingress", "NetworkPolicy", "Secret", "Service", "ServiceAccount"];
+
+/// Children by `Kind/name`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Children(pub(crate) BTreeMap<String, Value>);
+
+impl Children {
+    pub(crate) fn get(&self, child: &str) -> Result<&Value> {
+        self.0.get(child).with_context(|| format!("no {child}; there are {:?}", self.0.keys()))
+    }
+
+    pub(crate) fn names(&self) -> Vec<&str> {
+        self.0.keys().map(String::as_str).collect()
+    }
+
+    /// The resourceVersion of each.
+    pub(crate) fn versions(&self) -> BTreeMap<String, String> {
+        let version = |object: &Value| {
+            object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        self.0.iter().map(|(name, object)| (name.clone(), version(object))).collect()
+    }
+
+    /// What the children say, without what the API server, the cluster's controllers and chance put in.
+    pub(crate) fn canonical(&self) -> Self {
+        Self(self.0.iter().map(|(name, object)| (name.clone(), canonical(name, object))).collect())
+    }
+
+    /// The same with the random content of Secrets hidden, to compare two servers of the same spec.
+    pub(crate) fn without_chance(&self) -> Self {
+        let mut children = self.canonical();
+        for (name, object) in &mut children.0 {
+            for annotation in ["mooring.dev/declared", "mooring.dev/subjects"] {
+                hide(object, &["metadata", "annotations", annotation]);
+            }
+            if name.starts_with("Secret/")
+                && let Some(data) = object.get_mut("data").and_then(Value::as_object_mut)
+            {
+                let entries = std::mem::take(data);
+                let hidden = entries.keys().enumerate().map(|(n, entry)| match entry.len() {
+                    11 => (format!("id-{n}"), Value::Null), // ids of keys
+                    _ => (entry.clone(), Value::Null),
+                });
+                *data = hidden.collect();
+            }
+        }
+        let text = serde_json::to_string(&children.0).unwrap_or_default();
+        let uid = uid_of_server(&self.0);
+        let masked = if uid.is_empty() { text } else { text.replace(&uid, "<uid>") };
+        Self(serde_json::from_str(&masked).unwrap_or_default())
+    }
+}
+
+fn uid_of_server(children: &BTreeMap<String, Value>) -> String {
+    let owner = children.values().find_map(|child| child.pointer("/metadata/ownerReferences/0/uid")?.as_str());
+    owner.unwrap_or_default().to_owned()
+}
+
+fn canonical(name: &str, object: &Value) -> Value {
+    let mut object = object.clone();
+    let metadata = ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"];
+    for field in metadata {
+        hide(&mut object, &["metadata", field]);
+    }
+    hide(&mut object, &["metadata", "annotations", "deployment.kubernetes.io/revision"]);
+    hide(&mut object, &["metadata", "annotations", "mooring.dev/generation"]);
+    hide(&mut object, &["status"]);
+    if name.starts_with("Service/") {
+        ["clusterIP", "clusterIPs"].map(|field| hide(&mut object, &["spec", field]));
+    }
+    object
+}
+
+fn hide(object: &mut Value, path: &[&str]) {
+    let Some((last, parents)) = path.split_last() else { return };
+    let parent = parents.iter().try_fold(object, |object, key| object.get_mut(*key));
+    if let Some(parent) = parent.and_then(Value::as_object_mut) {
+        parent.remove(*last);
+    }
+}
+
+/// A condition of an McpServer; null where it is not there.
+pub(crate) fn condition(server: &Value, kind: &str) -> Value {
+    let conditions = server.pointer("/status/conditions").and_then(Value::as_array);
+    conditions.into_iter().flatten().find(|condition| text(condition, "type") == kind).cloned().unwrap_or_default()
+}
+
+/// A text field; empty where it is not there.
+pub(crate) fn text<'v>(value: &'v Value, field: &str) -> &'v str {
+    value.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The bytes of a Secret's entry.
+pub(crate) fn entry(secret: &Value, name: &str) -> Result<Vec<u8>> {
+    let found = secret.get("data").and_then(|data| data.get(name)).and_then(Value::as_str);
+    let found = found.with_context(|| format!("the Secret has no entry {name}"))?;
+    Ok(serde_json::from_value::<k8s_openapi::ByteString>(found.into())?.0)
+}
+
+/// The entries of a Secret, by name.
+pub(crate) fn entries(secret: &Value) -> Vec<&str> {
+    secret.get("data").and_then(Value::as_object).into_iter().flat_map(|data| data.keys().map(String::as_str)).collect()
+}
+
+async fn make_namespace(client: &Client, name: &str) -> Result<()> {
+    let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+    let namespace = Namespace { metadata, ..Namespace::default() };
+    Api::<Namespace>::all(client.clone()).create(&PostParams::default(), &namespace).await?;
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), name);
+    until("the namespace's default ServiceAccount", SOON, || async { Ok(accounts.get("default").await?) }).await?;
+    Ok(())
+}
+
+/// Gives the operator its account, with exactly the rights that the chart gives.
+async fn grant(cluster: &Cluster, namespace: &str, scope: Scope, folder: &Path) -> Result<()> {
+    let chart = product::workspace().join("charts/mooring");
+    let chart = chart.to_string_lossy();
+    let mut arguments = vec!["template", ACCOUNT, &chart, "--namespace", namespace];
+    arguments.extend(["--show-only", "templates/rbac.yaml", "--show-only", "templates/serviceaccount.yaml"]);
+    let namespaces = format!("namespaces={{{namespace}}}");
+    if scope == Scope::Namespaced {
+        arguments.extend(["--set", "scope=Namespaced", "--set", &namespaces]);
+    }
+    let file = folder.join("rights.yaml");
+    std::fs::write(&file, cluster.helm(arguments).await?)?;
+    cluster.kubectl(["apply", "--server-side", "-n", namespace, "-f", &file.to_string_lossy()]).await?;
+    Ok(())
+}
