@@ -1,1 +1,74 @@
-fn main() {}
+//! The project's own commands. `demo` and `test` are the README's two; both do all set-up on a fresh machine.
+
+mod bench;
+mod demo;
+mod generate;
+mod image;
+mod suite;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", about = "The project's own commands")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Brings up a real Kubernetes with Mooring in it, applies the examples, and shows a client using them
+    Demo {
+        /// Exits after the tour instead of waiting for Ctrl-C
+        #[arg(long)]
+        once: bool,
+        /// Uses the cluster of this kubeconfig, which must have the images, instead of a local one
+        #[arg(long, value_name = "FILE")]
+        kubeconfig: Option<PathBuf>,
+    },
+    /// Runs the tests: all, or the suites that are named
+    Test {
+        /// Leaves out the suites that need a cluster
+        #[arg(long)]
+        fast: bool,
+        /// Which suites
+        suites: Vec<suite::Suite>,
+    },
+    /// Measures and prints a table
+    Bench {
+        /// Which bench
+        name: bench::Bench,
+        /// Writes the figures as JSON too
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
+    /// Rewrites the generated files: CRD, chart copy, docs
+    Generate,
+    /// Writes the images of operator and front door as archives that containerd, podman and docker load
+    Image,
+}
+
+fn main() -> ExitCode {
+    let outcome = run(Arguments::parse().command);
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Demo { once, kubeconfig } => demo::run(once, kubeconfig.as_deref()),
+        Command::Test { fast, suites } => suite::run(fast, &suites),
+        Command::Bench { name, json } => bench::run(name, json.as_deref()),
+        Command::Generate => generate::run(),
+        Command::Image => image::run(),
+    }
+}
