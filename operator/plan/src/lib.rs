@@ -18,6 +18,7 @@ pub mod settings;
 pub mod status;
 pub mod stored;
 mod template;
+mod text;
 mod validate;
 
 pub use observed::Observed;
