@@ -20,6 +20,10 @@ fn tidy(value: &mut Value) {
     match value {
         Value::Object(map) => {
             map.remove("nullable");
+            // Beside it, the API server would keep unknown fields one level deep and prune what lies in them.
+            if map.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true)) {
+                map.remove("additionalProperties");
+            }
             if let Some(Value::Array(values)) = map.get_mut("enum") {
                 values.retain(|value| !value.is_null());
             }

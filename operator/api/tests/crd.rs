@@ -42,6 +42,8 @@ fn nothing_in_the_schema_makes_the_api_server_warn() {
         let format = map.get("format").and_then(Value::as_str).unwrap_or_default();
         assert!(!format.starts_with("uint"), "{path}: format {format}");
         assert!(!map.contains_key("nullable"), "{path}: null is a second spelling of absent");
+        let free = map.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true));
+        assert!(!(free && map.contains_key("additionalProperties")), "{path}: nested fields would be pruned");
         if let Some(Value::Array(values)) = map.get("enum") {
             assert!(!values.contains(&Value::Null), "{path}: null in an enum");
         }

@@ -1,6 +1,7 @@
 //! The Helm chart, with the real Helm: what it renders, how its releases come, change and go in a real API server, and
 //! that the rights which it grants are those that the operator needs.
 
+mod cluster;
 mod offline;
 mod releases;
 mod rendered;

@@ -10,7 +10,6 @@ use k8s_openapi::api::core::v1::{Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use mooring_tests::{command, parts, product};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -87,7 +86,8 @@ pub(crate) fn typed(document: &Value) -> Result<()> {
     match document["kind"].as_str().context("a kind")? {
         "ClusterRole" => round_trip::<ClusterRole>(document),
         "ClusterRoleBinding" => round_trip::<ClusterRoleBinding>(document),
-        "CustomResourceDefinition" => round_trip::<CustomResourceDefinition>(document),
+        // Compared with the generated one, byte for byte.
+        "CustomResourceDefinition" => Ok(()),
         "Deployment" => round_trip::<Deployment>(document),
         "NetworkPolicy" => round_trip::<NetworkPolicy>(document),
         "PodDisruptionBudget" => round_trip::<PodDisruptionBudget>(document),

@@ -50,7 +50,9 @@ pub(crate) async fn control_plane() -> Result<Cluster> {
 pub(crate) async fn install_crd(cluster: &Cluster) -> Result<()> {
     let file = product::workspace().join("crds/mcpservers.yaml");
     cluster.kubectl(["apply", "-f", &file.to_string_lossy()]).await?;
-    cluster.kubectl(["wait", "--for=condition=Established", "crd/mcpservers.mooring.dev", "--timeout=30s"]).await?;
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("mooring.dev", "v1alpha1", "McpServer"));
+    let servers: Api<DynamicObject> = Api::all_with(cluster.client().await?, &resource);
+    until("McpServers to be served", SOON, || async { Ok(servers.list(&ListParams::default()).await?) }).await?;
     Ok(())
 }
 
@@ -365,7 +367,9 @@ fn canonical(name: &str, object: &Value) -> Value {
     hide(&mut object, &["metadata", "annotations", "mooring.dev/generation"]);
     hide(&mut object, &["status"]);
     if name.starts_with("Service/") {
-        ["clusterIP", "clusterIPs"].map(|field| hide(&mut object, &["spec", field]));
+        for field in ["clusterIP", "clusterIPs"] {
+            hide(&mut object, &["spec", field]);
+        }
     }
     object
 }
