@@ -63,16 +63,13 @@ pub fn run(once: bool, kubeconfig: Option<&Path>) -> Result<()> {
         let mut terminate = signal(SignalKind::terminate())?;
         // Dropping the tour drops the cluster, which ends with its handle.
         tokio::select! {
-            outcome = tour(once, kubeconfig) => outcome,
-            _ = interrupt.recv() => stopped(),
-            _ = terminate.recv() => stopped(),
+            outcome = tour(once, kubeconfig) => return outcome,
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
         }
+        progress::say("Stopping everything that was started");
+        Ok(())
     })
-}
-
-fn stopped() -> Result<()> {
-    progress::say("Stopping everything that was started");
-    Ok(())
 }
 
 async fn tour(once: bool, kubeconfig: Option<&Path>) -> Result<()> {
