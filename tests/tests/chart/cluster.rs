@@ -1,8 +1,10 @@
 //! A cluster for one test, as clean as it was after it.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use mooring_tests::wait::until;
 use mooring_tests::{Cluster, Level, Options, installed, product};
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -64,10 +66,13 @@ pub(crate) fn definition() -> String {
     product::workspace().join("crds/mcpservers.yaml").display().to_string()
 }
 
-/// Applies the README's first server in a namespace.
+/// Applies the README's first server in a namespace, as soon as the API server serves its kind.
 pub(crate) async fn apply_hello(cluster: &Cluster, namespace: &str) -> Result<()> {
     let file = product::workspace().join("mcpserver.yaml").display().to_string();
-    cluster.kubectl(["apply", "--namespace", namespace, "--filename", &file]).await.map(drop)
+    until("the API server to take an McpServer", Duration::from_secs(20), || async {
+        cluster.kubectl(["apply", "--namespace", namespace, "--filename", &file]).await.map(drop)
+    })
+    .await
 }
 
 /// Everything about an object that changes with a write.

@@ -9,7 +9,9 @@ use kube::api::PostParams;
 use mooring_tests::{Cluster, installed, product};
 use serde_json::{Value, json};
 
-use crate::cluster::{DEFINITION, apply_hello, definition, hello, helm, live_definition, namespaces, on_a_cluster, write};
+use crate::cluster::{
+    DEFINITION, apply_hello, definition, hello, helm, live_definition, namespaces, on_a_cluster, write,
+};
 use crate::rendered::{NAMESPACE, Rendered, VALUES, read};
 
 async fn operator_exists(cluster: &Cluster, namespace: &str, name: &str) -> Result<bool> {
@@ -149,7 +151,8 @@ async fn the_api_server_takes_every_object() -> Result<()> {
             assert_eq!(said.lines().count(), known.len(), "{said}");
 
             let template = rendered.one::<Deployment>()?.spec.context("a spec")?.template;
-            let mut pod = Pod { metadata: template.metadata.unwrap_or_default(), spec: template.spec, ..Pod::default() };
+            let mut pod =
+                Pod { metadata: template.metadata.unwrap_or_default(), spec: template.spec, ..Pod::default() };
             pod.metadata.name = Some("operator".to_owned());
             let spec = pod.spec.as_mut().context("a pod")?;
             spec.service_account_name = None; // it is in another namespace

@@ -1,1 +1,138 @@
-//! Rights.
+//! Who may do what: the operator with nothing but what the chart grants, the admission policy on top, and people.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use kube::Api;
+use kube::api::PostParams;
+use mooring_tests::Cluster;
+use mooring_tests::wait::until;
+
+use crate::cluster::{helm, namespaces, on_a_cluster, write};
+
+const OPERATOR: &str = "system:serviceaccount:mooring-system:mooring";
+
+/// Whether the API server would let somebody do something. An empty namespace means all of them.
+async fn may(cluster: &Cluster, user: &str, verb: &str, what: &str, namespace: &str) -> Result<bool> {
+    let (resource, group) = what.split_once('.').unwrap_or((what, ""));
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let attributes = ResourceAttributes {
+        group: text(group),
+        namespace: text(namespace),
+        resource: text(resource),
+        subresource: text(subresource),
+        verb: text(verb),
+        ..ResourceAttributes::default()
+    };
+    let spec = SubjectAccessReviewSpec {
+        user: text(user),
+        resource_attributes: Some(attributes),
+        ..SubjectAccessReviewSpec::default()
+    };
+    let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+    let reviews: Api<SubjectAccessReview> = Api::all(cluster.client().await?);
+    Ok(reviews.create(&PostParams::default(), &review).await?.status.context("a decision")?.allowed)
+}
+
+/// What the built-in roles give to people once the chart is there.
+#[tokio::test]
+async fn view_edit_and_admin_reach_mcpservers_and_view_reaches_no_key() -> Result<()> {
+    const SERVERS: &str = "mcpservers.mooring.dev";
+    on_a_cluster(false, async |cluster| {
+        namespaces(cluster, &["team-a", "team-b"]).await?;
+        for (user, role) in [("vera", "view"), ("eduard", "edit"), ("ada", "admin")] {
+            let (role, user) = (format!("--clusterrole={role}"), format!("--user={user}"));
+            cluster.kubectl(["create", "rolebinding", &user[7..], &role, &user, "--namespace", "team-a"]).await?;
+        }
+        assert!(!may(cluster, "ada", "get", SERVERS, "team-a").await?, "before the chart");
+        helm(cluster, "install", "mooring", &[]).await?;
+        until("the roles to be put together", Duration::from_secs(20), || async {
+            ensure!(may(cluster, "ada", "deletecollection", SERVERS, "team-a").await?, "not yet");
+            Ok(())
+        })
+        .await?;
+        let table: [(&str, &str, [bool; 3]); 9] = [
+            ("get", SERVERS, [true, true, true]),
+            ("watch", SERVERS, [true, true, true]),
+            ("get", "mcpservers/status.mooring.dev", [true, true, true]),
+            ("create", SERVERS, [false, true, true]),
+            ("patch", SERVERS, [false, true, true]),
+            ("patch", "mcpservers/scale.mooring.dev", [false, true, true]),
+            ("delete", SERVERS, [false, true, true]),
+            ("deletecollection", SERVERS, [false, false, true]),
+            ("patch", "mcpservers/status.mooring.dev", [false, false, false]),
+        ];
+        for (verb, what, expected) in table {
+            for (user, expected) in ["vera", "eduard", "ada"].into_iter().zip(expected) {
+                assert_eq!(may(cluster, user, verb, what, "team-a").await?, expected, "{user}: {verb} {what}");
+                assert!(!may(cluster, user, verb, what, "team-b").await?, "{user}: {verb} {what}, elsewhere");
+            }
+        }
+        for verb in ["get", "list", "watch"] {
+            assert!(!may(cluster, "vera", verb, "secrets", "team-a").await?, "a viewer reads keys");
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// A pod for the tests of the admission policy.
+const POD: &str = r#"{"apiVersion": "v1", "kind": "Pod",
+    "metadata": {"name": "pod", "labels": {"app": "a"}, "annotations": {"note": "1"}},
+    "spec": {"containers": [{"name": "server", "image": "example.com/server:1"}]}}"#;
+
+#[tokio::test]
+async fn the_admission_policy_leaves_the_operator_one_annotation_of_a_pod() -> Result<()> {
+    let refused = [
+        r#"{"metadata": {"annotations": {"note": "2"}}}"#,
+        r#"{"metadata": {"annotations": {"note": null}}}"#,
+        r#"{"metadata": {"annotations": {"other": "1"}}}"#,
+        r#"{"metadata": {"annotations": {"mooring.dev/refresh": "3", "other": "1"}}}"#,
+        r#"{"metadata": {"labels": {"app": "b"}}}"#,
+        r#"{"metadata": {"labels": null}}"#,
+        r#"{"metadata": {"finalizers": ["example.com/hold"]}}"#,
+        r#"{"spec": {"containers": [{"name": "server", "image": "example.com/other:1"}]}}"#,
+        r#"{"spec": {"activeDeadlineSeconds": 1}}"#,
+    ];
+    on_a_cluster(false, async |cluster| {
+        namespaces(cluster, &["team-a"]).await?;
+        let folder = tempfile::tempdir()?;
+        let file = write(folder.path(), "pod.json", POD)?.display().to_string();
+        until("a pod to be admitted", Duration::from_secs(20), || async {
+            // The namespace's ServiceAccount comes a moment after it.
+            cluster.kubectl(["create", "--namespace", "team-a", "--filename", &file]).await
+        })
+        .await?;
+        let patch = async |user: &str, patch: &str, dry: &str| {
+            let who = format!("--as={user}");
+            let arguments = ["patch", "pod", "pod", "--namespace", "team-a", "--patch", patch, &who, dry];
+            cluster.kubectl(arguments).await
+        };
+        // RBAC alone lets the operator do all of it.
+        helm(cluster, "install", "mooring", &[]).await?;
+        for change in refused {
+            patch(OPERATOR, change, "--dry-run=server").await.with_context(|| change)?;
+        }
+        helm(cluster, "upgrade", "mooring", &["--set", "admissionPolicy.enabled=true"]).await?;
+        until("the policy to be in force", Duration::from_secs(30), || async {
+            ensure!(patch(OPERATOR, refused[0], "--dry-run=server").await.is_err(), "it is not");
+            Ok(())
+        })
+        .await?;
+        for change in refused {
+            let Err(error) = patch(OPERATOR, change, "--dry-run=none").await else { panic!("{change} was let in") };
+            let said = format!("{error:#}");
+            assert!(said.contains("mooring.dev/refresh, nothing else"), "{change}: {said}");
+        }
+        for revision in [r#""1""#, r#""2""#, "null"] {
+            let change = format!(r#"{{"metadata": {{"annotations": {{"mooring.dev/refresh": {revision}}}}}}}"#);
+            patch(OPERATOR, &change, "--dry-run=none").await.with_context(|| change)?;
+        }
+        // Nobody else is bound by it.
+        cluster.kubectl(["label", "pod", "pod", "--namespace", "team-a", "--overwrite", "app=b"]).await?;
+        Ok(())
+    })
+    .await
+}
