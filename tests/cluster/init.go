@@ -150,7 +150,7 @@ func (p *processes) start(r request) answer {
 	}
 	pid, err := syscall.ForkExec(path, r.Argv, &syscall.ProcAttr{
 		Dir:   "/",
-		Env:   os.Environ(),
+		Env:   []string{"PATH=" + os.Getenv("PATH"), "HOME=/root"}, // no proxy or other setting of the machine gets inside
 		Files: []uintptr{null.Fd(), log.Fd(), log.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})

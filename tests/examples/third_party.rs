@@ -28,10 +28,7 @@ async fn run(cluster: &Cluster) -> Result<()> {
         ("everything", EVERYTHING, 3001, "echo", json!({"message": "hello"})),
         ("calculator", FASTMCP, 8000, "add", json!({"a": 2, "b": 3})),
     ] {
-        let file = std::env::temp_dir().join(format!("mooring-{name}-{}.json", std::process::id()));
-        std::fs::write(&file, serde_json::to_vec(&manifest(name, image, port))?)?;
-        cluster.kubectl(["apply", "-f", &file.to_string_lossy()]).await?;
-        std::fs::remove_file(file)?;
+        cluster.apply(&servers::plain(name, image, port)).await?;
         cluster.kubectl(["rollout", "status", &format!("deployment/{name}"), "--timeout=60s"]).await?;
         let url = format!("http://{name}.example.com:{}/mcp", traefik.port());
         for client in Client::ALL {
@@ -43,31 +40,4 @@ async fn run(cluster: &Cluster) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn manifest(name: &str, image: &str, port: u16) -> serde_json::Value {
-    let labels = json!({"app": name});
-    let container = json!({
-        "name": "server", "image": image, "ports": [{"containerPort": port}],
-        "readinessProbe": {"tcpSocket": {"port": port}, "periodSeconds": 1},
-        "securityContext": {
-            "runAsUser": 65532, "runAsNonRoot": true, "allowPrivilegeEscalation": false,
-            "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"},
-        },
-    });
-    let path =
-        json!({"path": "/", "pathType": "Prefix", "backend": {"service": {"name": name, "port": {"number": 80}}}});
-    let host = format!("{name}.example.com");
-    json!({"apiVersion": "v1", "kind": "List", "items": [
-        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": {
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
-        }},
-        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {
-            "selector": labels, "ports": [{"port": 80, "targetPort": port}],
-        }},
-        {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": name}, "spec": {
-            "ingressClassName": "traefik", "rules": [{"host": host, "http": {"paths": [path]}}],
-        }},
-    ]})
 }

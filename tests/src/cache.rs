@@ -26,7 +26,7 @@ pub fn key<I: IntoIterator<Item: AsRef<[u8]>>>(parts: I) -> String {
         hash.update(part.len().to_le_bytes());
         hash.update(part);
     }
-    hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hash.finalize().iter().take(8).fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 /// The path of `name` made from what `key` stands for. When it is not there yet, `make` writes it to the path that it is given (a file or a

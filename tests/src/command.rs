@@ -3,6 +3,7 @@
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail};
+use tokio::io::AsyncWriteExt;
 
 /// Runs the command to its end and returns its standard output.
 pub fn run(command: &mut Command) -> Result<String> {
@@ -21,6 +22,18 @@ pub async fn run_async(mut command: tokio::process::Command) -> Result<String> {
         .await
         .with_context(|| format!("cannot start {name}"))?;
     text(&name, &output)
+}
+
+/// Runs the command with this standard input, without blocking the runtime, and returns its standard output.
+pub async fn run_with_input(mut command: tokio::process::Command, input: &[u8]) -> Result<String> {
+    let name = name(command.as_std());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+    let mut stdin = child.stdin.take().context("a standard input")?;
+    let feed = async move { stdin.write_all(input).await };
+    // A program that fails early closes its input; what it says then matters more than the broken pipe.
+    let (_, output) = tokio::join!(feed, child.wait_with_output());
+    text(&name, &output?)
 }
 
 /// The output of a command that succeeded; of one that failed, an error with the end of what it said.

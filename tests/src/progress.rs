@@ -1,5 +1,6 @@
 //! Tells a person what is being done, and in a long step now and then that it goes on.
 
+use std::io::Write;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -8,9 +9,9 @@ use anyhow::Result;
 /// How long a step may be silent.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// One line on standard error.
+/// One line on standard error. It goes past the capture of test runners, because a build of minutes would look like a hang.
 pub fn say(text: impl AsRef<str>) {
-    eprintln!("  {}", text.as_ref());
+    let _ = writeln!(std::io::stderr(), "  {}", text.as_ref());
 }
 
 /// Does a step, saying before what it does, while it lasts that it goes on, and after it how long it took.
@@ -28,7 +29,7 @@ pub fn step<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
         drop(done);
         outcome
     });
-    let word = if outcome.is_ok() { "done" } else { "failed" };
-    say(format!("{what}: {word} in {:.1} s", start.elapsed().as_secs_f32()));
+    let end = if outcome.is_ok() { "done" } else { "failed" };
+    say(format!("{what}: {end} in {:.1} s", start.elapsed().as_secs_f32()));
     outcome
 }

@@ -129,3 +129,34 @@ async fn a_killed_owner_takes_its_cluster_along() -> Result<()> {
     })
     .await
 }
+
+#[tokio::test]
+async fn what_a_killed_guard_leaves_is_cleared_by_the_next_start() -> Result<()> {
+    let start = || Cluster::local(Level::ControlPlane, Options::default());
+    let first = start().await?;
+    let local = first.own("this test")?;
+    let ((guard, pid1), data) = (local.pids(), local.data().to_owned());
+    ensure!(Command::new("kill").args(["-9", &guard.to_string()]).status()?.success());
+    until("pid 1 to follow the guard", Duration::from_secs(20), || async {
+        ensure!(process_is_gone(pid1), "pid 1 is left");
+        Ok(())
+    })
+    .await?;
+    assert!(first.stop().await.is_err(), "the handle must tell that its guard was killed");
+    let next = start().await?;
+    assert!(!data.exists(), "{} is left", data.display());
+    next.stop().await
+}
+
+#[tokio::test]
+async fn a_cluster_of_somebody_else_is_used_and_left_alone() -> Result<()> {
+    let theirs = Cluster::local(Level::ControlPlane, Options::default()).await?;
+    let used = Cluster::external(theirs.kubeconfig()).await?;
+    let applied = used.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ours"}})).await?;
+    assert_eq!(applied.trim(), "namespace/ours created");
+    let refusal = used.import_image(Path::new("image.tar")).await.expect_err("no way into somebody else's node");
+    assert!(refusal.to_string().contains("MOORING_TEST_KUBECONFIG"), "{refusal}");
+    used.stop().await?;
+    theirs.client().await?.apiserver_version().await?;
+    theirs.stop().await
+}

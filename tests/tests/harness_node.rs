@@ -8,7 +8,7 @@ use mooring_tests::clients::{Client, Session};
 use mooring_tests::parts::servers;
 use mooring_tests::wait::until;
 use mooring_tests::{Cluster, Level, Options};
-use serde_json::{Value, json};
+use serde_json::json;
 
 const SYSCTLS: [&str; 3] = ["vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops"];
 
@@ -25,7 +25,7 @@ async fn a_whole_cluster_serves_and_leaves_nothing() -> Result<()> {
     let (guard, pid1) = local.pids();
     let data = local.data().to_owned();
 
-    apply(&cluster, &server("everything", servers::EVERYTHING, 3001)).await?;
+    cluster.apply(&servers::plain("everything", servers::EVERYTHING, 3001)).await?;
     cluster.kubectl(["rollout", "status", "deployment/everything", "--timeout=120s"]).await?;
     every_client_is_answered(&cluster).await?;
     a_policy_holds(&cluster).await?;
@@ -61,66 +61,29 @@ async fn every_client_is_answered(cluster: &Cluster) -> Result<()> {
 
 /// The node reaches a pod whatever a policy says, as the kubelet must, so the question is asked from another pod.
 async fn a_policy_holds(cluster: &Cluster) -> Result<()> {
-    let local = cluster.own("this test")?;
-    let address = local_pod_address(cluster, "app=everything").await?;
+    let path = "jsonpath={.items[0].status.podIP}";
+    let address = cluster.kubectl(["get", "pod", "-l", "app=everything", "-o", path]).await?;
     let ask =
         format!("fetch('http://{address}:3001/mcp').then(r => console.log(r.status), e => console.log(e.cause.code))");
-    let other = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "other", "labels": {"app": "other"}}, "spec": {
-        "enableServiceLinks": false,
-        "containers": [{"name": "idle", "image": servers::EVERYTHING, "command": ["/usr/bin/node", "-e", "setInterval(() => {}, 1e6)"]}],
-    }});
-    apply(cluster, &other).await?;
+    let idle = json!(["/usr/bin/node", "-e", "setInterval(() => {}, 1e6)"]);
+    let container = json!({"name": "idle", "image": servers::EVERYTHING, "command": idle});
+    let other = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "other"}, "spec": {"containers": [container]},
+    });
+    cluster.apply(&other).await?;
     cluster.kubectl(["wait", "--for=condition=Ready", "pod/other", "--timeout=60s"]).await?;
     let exec = || cluster.kubectl(["exec", "other", "--", "/usr/bin/node", "-e", &ask]);
     assert_eq!(exec().await?.trim(), "400", "without a policy every pod reaches every other");
 
-    apply(
-        cluster,
-        &json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "closed"}, "spec": {
-            "podSelector": {"matchLabels": {"app": "everything"}}, "policyTypes": ["Ingress"],
-        }}),
-    )
-    .await?;
+    let spec = json!({"podSelector": {"matchLabels": {"app": "everything"}}, "policyTypes": ["Ingress"]});
+    let policy = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "closed"}, "spec": spec,
+    });
+    cluster.apply(&policy).await?;
     until("the policy to hold", Duration::from_secs(30), || async {
         let said = exec().await?;
         ensure!(said.trim() == "ECONNREFUSED", "the other pod got {said}");
         Ok(())
     })
     .await
-}
-
-async fn local_pod_address(cluster: &Cluster, selector: &str) -> Result<String> {
-    cluster.kubectl(["get", "pod", "-l", selector, "-o", "jsonpath={.items[0].status.podIP}"]).await
-}
-
-async fn apply(cluster: &Cluster, object: &Value) -> Result<()> {
-    let file = cluster.own("this test")?.data().join("apply.json");
-    std::fs::write(&file, serde_json::to_vec(object)?)?;
-    cluster.kubectl(["apply", "-f", &file.to_string_lossy()]).await?;
-    Ok(())
-}
-
-fn server(name: &str, image: &str, port: u16) -> Value {
-    let labels = json!({"app": name});
-    let container = json!({
-        "name": "server", "image": image, "readinessProbe": {"tcpSocket": {"port": port}, "periodSeconds": 1},
-        "securityContext": {
-            "runAsUser": 65532, "runAsNonRoot": true, "allowPrivilegeEscalation": false,
-            "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"},
-        },
-    });
-    let path =
-        json!({"path": "/", "pathType": "Prefix", "backend": {"service": {"name": name, "port": {"number": 80}}}});
-    json!({"apiVersion": "v1", "kind": "List", "items": [
-        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": {
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"enableServiceLinks": false, "containers": [container]}},
-        }},
-        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {
-            "selector": labels, "ports": [{"port": 80, "targetPort": port}],
-        }},
-        {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": name}, "spec": {
-            "ingressClassName": "traefik", "rules": [{"host": format!("{name}.example.com"), "http": {"paths": [path]}}],
-        }},
-    ]})
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Node, ServiceAccount};
+use k8s_openapi::api::core::v1::{Node, Service, ServiceAccount};
 use kube::Api;
 
 use super::audit::{self, AuditEvent};
@@ -189,8 +189,7 @@ impl Local {
     }
 
     async fn apply(&self, configuration: &str) -> Result<()> {
-        let mut kubectl = tokio::process::Command::new(tokio::task::spawn_blocking(parts::kubectl).await??);
-        kubectl.env("KUBECONFIG", self.kubeconfig());
+        let mut kubectl = super::kubectl(self.kubeconfig()).await?;
         kubectl.args(["apply", "--server-side", "-f"]).arg(self.layout.conf(configuration));
         run_async(kubectl).await?;
         Ok(())
@@ -215,7 +214,7 @@ impl Local {
         let mut names: Vec<String> = entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
         names.sort();
         let logs = names.iter().filter_map(|name| name.strip_suffix(".log"));
-        logs.map(|name| format!("--- {name}\n{}\n", self.log_tail(name))).collect()
+        logs.map(|name| format!("--- {name}\n{}", self.log_tail(name))).collect::<Vec<_>>().join("\n")
     }
 
     /// The administrator's kubeconfig.
@@ -277,15 +276,19 @@ impl Local {
         Ok(())
     }
 
-    /// Opens a port on 127.0.0.1 that leads to an address and port inside, or to `traefik` or `traefik-https`.
+    /// Opens a port on 127.0.0.1 that leads to `namespace/service:port`, `traefik`, `traefik-https`, or an address and port inside.
     pub async fn forward(&self, target: &str) -> Result<SocketAddr> {
-        let target = match target {
-            "traefik" => TRAEFIK.0,
-            "traefik-https" => TRAEFIK.1,
-            "apiserver" => API_SERVER,
-            address => address,
+        let address = match (target, super::service(target)) {
+            ("traefik", _) => TRAEFIK.0.to_owned(),
+            ("traefik-https", _) => TRAEFIK.1.to_owned(),
+            (_, Some(((namespace, name), port))) => {
+                let services: Api<Service> = Api::namespaced(client(self.kubeconfig()).await?, namespace);
+                let ip = services.get(name).await?.spec.and_then(|spec| spec.cluster_ip).filter(|ip| ip != "None");
+                format!("{}:{port}", ip.with_context(|| format!("{target} has no cluster address"))?)
+            }
+            (address, None) => address.to_owned(),
         };
-        self.guard.forward(target).await
+        self.guard.forward(&address).await
     }
 
     /// What was asked of the API server so far.

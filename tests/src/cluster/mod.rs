@@ -5,18 +5,23 @@
 
 mod audit;
 mod components;
+mod external;
 mod guard;
 mod local;
 mod pki;
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::Value;
+use tokio::process::Command;
 
 pub use audit::{AuditEvent, AuditObject, AuditStatus, AuditUser};
+pub use external::External;
 pub use guard::Signal;
 pub use local::Local;
 
@@ -60,11 +65,6 @@ pub enum Cluster {
     External(External),
 }
 
-/// A cluster that somebody else runs.
-pub struct External {
-    kubeconfig: PathBuf,
-}
-
 impl Cluster {
     /// Uses the cluster that `MOORING_TEST_KUBECONFIG` names, else starts one of this level.
     pub async fn start(level: Level, options: Options) -> Result<Self> {
@@ -81,17 +81,14 @@ impl Cluster {
 
     /// Uses a cluster that is there already.
     pub async fn external(kubeconfig: &Path) -> Result<Self> {
-        let cluster = Self::External(External { kubeconfig: kubeconfig.to_owned() });
-        let version = cluster.client().await?.apiserver_version().await;
-        version.with_context(|| format!("the cluster of {} does not answer", kubeconfig.display()))?;
-        Ok(cluster)
+        Ok(Self::External(External::connect(kubeconfig).await?))
     }
 
     /// The administrator's kubeconfig, for kubectl, Helm and libraries outside the cluster.
     pub fn kubeconfig(&self) -> &Path {
         match self {
             Self::Local(local) => local.kubeconfig(),
-            Self::External(external) => &external.kubeconfig,
+            Self::External(external) => external.kubeconfig(),
         }
     }
 
@@ -101,15 +98,22 @@ impl Cluster {
     }
 
     /// Runs the real kubectl and returns what it printed.
-    pub async fn kubectl<S: AsRef<std::ffi::OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Result<String> {
-        let mut kubectl = tokio::process::Command::new(tokio::task::spawn_blocking(parts::kubectl).await??);
-        kubectl.env("KUBECONFIG", self.kubeconfig()).args(arguments);
+    pub async fn kubectl<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Result<String> {
+        let mut kubectl = kubectl(self.kubeconfig()).await?;
+        kubectl.args(arguments);
         command::run_async(kubectl).await
     }
 
+    /// Applies objects with the real kubectl, as a person would: a single one, or a `List`.
+    pub async fn apply(&self, objects: &Value) -> Result<String> {
+        let mut kubectl = kubectl(self.kubeconfig()).await?;
+        kubectl.args(["apply", "-f", "-"]);
+        command::run_with_input(kubectl, &serde_json::to_vec(objects)?).await
+    }
+
     /// Runs the real Helm and returns what it printed.
-    pub async fn helm<S: AsRef<std::ffi::OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Result<String> {
-        let mut helm = tokio::process::Command::new(tokio::task::spawn_blocking(parts::helm).await??);
+    pub async fn helm<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Result<String> {
+        let mut helm = Command::new(tokio::task::spawn_blocking(parts::helm).await??);
         helm.env("KUBECONFIG", self.kubeconfig()).args(arguments);
         command::run_async(helm).await
     }
@@ -119,9 +123,13 @@ impl Cluster {
         self.own("loading an image archive")?.import_image(archive).await
     }
 
-    /// Opens a port on 127.0.0.1 that leads to an address and port inside, or to `traefik` or `traefik-https`, for as long as the cluster lives.
+    /// Opens a port on 127.0.0.1 for as long as the cluster lives. It leads to `namespace/service:port`, to the ingress controller as
+    /// `traefik` or `traefik-https`, or, in a cluster of the harness's own, to any address and port inside.
     pub async fn forward(&self, target: &str) -> Result<SocketAddr> {
-        self.own("forwarding a port")?.forward(target).await
+        match self {
+            Self::Local(local) => local.forward(target).await,
+            Self::External(external) => external.forward(target).await,
+        }
     }
 
     /// What was asked of the API server so far. Needs [`Options::audit`].
@@ -146,6 +154,18 @@ impl Cluster {
             Self::External(_) => Ok(()),
         }
     }
+}
+
+/// Takes `namespace/service:port` apart.
+fn service(target: &str) -> Option<((&str, &str), u16)> {
+    let (name, port) = target.rsplit_once(':')?;
+    Some((name.split_once('/')?, port.parse().ok()?))
+}
+
+async fn kubectl(kubeconfig: &Path) -> Result<Command> {
+    let mut kubectl = Command::new(tokio::task::spawn_blocking(parts::kubectl).await??);
+    kubectl.env("KUBECONFIG", kubeconfig);
+    Ok(kubectl)
 }
 
 /// A client for the current context of a kubeconfig.

@@ -15,6 +15,28 @@ pub use traefik::{TRAEFIK, traefik};
 
 use std::path::{Path, PathBuf};
 
+use anyhow::Result;
+
+use crate::{Level, clients, preflight};
+
+/// Checks the machine and gets everything that the suites of this level use, so that no test waits for a build. It does nothing when all is there.
+pub fn prepare(level: Level) -> Result<()> {
+    preflight::check(level)?;
+    cluster_binary()?;
+    kubectl()?;
+    if level == Level::Node {
+        pause()?;
+        traefik()?;
+        kube_router()?;
+        servers::everything()?;
+        servers::fastmcp()?;
+        for client in clients::Client::ALL {
+            client.install()?;
+        }
+    }
+    Ok(())
+}
+
 /// A folder of this crate's own sources, such as the Go module.
 fn source(folder: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)

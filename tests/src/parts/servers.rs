@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use serde_json::{Value, json};
 
 use super::{debian, source};
 use crate::images::Image;
@@ -47,12 +48,8 @@ pub fn everything() -> Result<PathBuf> {
         let app = root.join("app");
         npm_install(&app, &[EVERYTHING_PACKAGE, &node])?;
         let package = app.join("node_modules").join(node.trim_end_matches("@22"));
-        fs::rename(package.join("bin/node"), root.join("usr/bin/node"))
-            .or_else(|_| {
-                fs::create_dir_all(root.join("usr/bin"))
-                    .and_then(|()| fs::rename(package.join("bin/node"), root.join("usr/bin/node")))
-            })
-            .context("the node package holds bin/node")?;
+        fs::create_dir_all(root.join("usr/bin"))?;
+        fs::rename(package.join("bin/node"), root.join("usr/bin/node")).context("the node package holds bin/node")?;
         cache::remove(&package)?;
         let start = "/app/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
         Image::new(EVERYTHING)
@@ -87,6 +84,38 @@ pub fn fastmcp() -> Result<PathBuf> {
             .write(out)?;
         cache::remove(&root)
     })
+}
+
+/// A server of an image as a plain Deployment, Service and Ingress for `<name>.example.com`, as a team would write it without Mooring. It keeps to the
+/// *restricted* profile.
+pub fn plain(name: &str, image: &str, port: u16) -> Value {
+    let labels = json!({"app": name});
+    let container = json!({
+        "name": "server", "image": image, "readinessProbe": {"tcpSocket": {"port": port}, "periodSeconds": 1},
+        "securityContext": {
+            "runAsUser": 65532, "runAsNonRoot": true, "allowPrivilegeEscalation": false,
+            "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    });
+    // Without this the kubelet sets FASTMCP_PORT and the like for each Service, and FastMCP takes that for its own setting.
+    let pod = json!({"enableServiceLinks": false, "containers": [container]});
+    let backend = json!({"service": {"name": name, "port": {"number": 80}}});
+    let rule = json!({
+        "host": format!("{name}.example.com"),
+        "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]},
+    });
+    json!({"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        }},
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {
+            "selector": labels, "ports": [{"port": 80, "targetPort": port}],
+        }},
+        {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": name}, "spec": {
+            "ingressClassName": "traefik", "rules": [rule],
+        }},
+    ]})
 }
 
 /// Installs npm packages into a folder, without running what they would like to run.
