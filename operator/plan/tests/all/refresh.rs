@@ -1,0 +1,80 @@
+//! Which pods are touched.
+
+use std::collections::BTreeMap;
+
+use mooring_contract::DoorStatus;
+use mooring_plan::observed::{Door, ObservedPod};
+use mooring_plan::outcome::Revisions;
+use mooring_plan::refresh::{agrees, pause, touches};
+
+fn revisions() -> Revisions {
+    Revisions {
+        config: "c1".to_owned(),
+        keys: Some("k1".to_owned()),
+        key_secrets: BTreeMap::from([("vault".to_owned(), "v1".to_owned())]),
+    }
+}
+
+fn door(config: &str, keys: &str, vault: &str) -> DoorStatus {
+    DoorStatus {
+        config_revision: config.to_owned(),
+        keys_revision: keys.to_owned(),
+        key_secret_revisions: BTreeMap::from([("vault".to_owned(), vault.to_owned())]),
+        ..DoorStatus::default()
+    }
+}
+
+fn pod(door: Door) -> ObservedPod {
+    ObservedPod { uid: "uid".to_owned(), door, ..ObservedPod::default() }
+}
+
+fn answered(door: DoorStatus) -> ObservedPod {
+    pod(Door::Answered(Box::new(door)))
+}
+
+#[test]
+fn only_pods_that_say_so_are_touched() {
+    let pods = BTreeMap::from([
+        ("config".to_owned(), answered(door("c0", "k1", "v1"))),
+        ("keys".to_owned(), answered(door("c1", "k0", "v1"))),
+        ("none".to_owned(), answered(DoorStatus { key_secret_revisions: BTreeMap::new(), ..door("c1", "k1", "v1") })),
+        ("right".to_owned(), answered(door("c1", "k1", "v1"))),
+        ("secret".to_owned(), answered(door("c1", "k1", "v0"))),
+        ("silent".to_owned(), pod(Door::Unreachable("timed out".to_owned()))),
+        ("stopping".to_owned(), ObservedPod { terminating: true, ..answered(door("c0", "k0", "v0")) }),
+        ("unasked".to_owned(), pod(Door::Unasked)),
+    ]);
+    let touched: Vec<_> = touches(&revisions(), &pods).into_iter().map(|touch| touch.pod).collect();
+    assert_eq!(touched, ["config", "keys", "none", "secret"]);
+}
+
+/// Patching the same value again would change nothing, and the kubelet would not look.
+#[test]
+fn every_touch_writes_another_value() {
+    let mut pods = BTreeMap::from([("a".to_owned(), answered(door("c0", "k1", "v1")))]);
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let value = touches(&revisions(), &pods).remove(0).value;
+        assert!(!seen.contains(&value), "{value}");
+        pods.get_mut("a").unwrap().refresh = Some(value.clone());
+        seen.push(value);
+    }
+    let other = Revisions { config: "c2".to_owned(), ..revisions() };
+    assert!(!seen.contains(&touches(&other, &pods).remove(0).value));
+}
+
+/// A config that was read and refused does not become better by reading it again; unknown keys cannot be compared.
+#[test]
+fn what_cannot_come_is_not_waited_for() {
+    let refused = DoorStatus { config_error: Some("too new".to_owned()), ..door("c0", "k1", "v1") };
+    assert!(agrees(&revisions(), &refused));
+    assert!(agrees(&Revisions { keys: None, ..revisions() }, &door("c1", "k0", "v1")));
+    assert!(!agrees(&revisions(), &door("c1", "k0", "v1")));
+}
+
+#[test]
+fn pauses_grow() {
+    let pauses: Vec<_> = (0..20).map(|looks| pause(looks).as_millis()).collect();
+    assert_eq!(pauses[..3], [200, 1000, 5000]);
+    assert!(pauses.is_sorted());
+}
