@@ -6,7 +6,7 @@ The operator's rights, each explained in README.md. `mooring::rbac::rules` holds
 {{- define "mooring.rules.servers" -}}
 - apiGroups: [mooring.dev]
   resources: [mcpservers]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 - apiGroups: [mooring.dev]
   resources: [mcpservers/status]
   verbs: [patch]
@@ -24,7 +24,7 @@ The operator's rights, each explained in README.md. `mooring::rbac::rules` holds
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch, patch]
+  verbs: [list, watch, patch]
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get, list, watch]
@@ -37,11 +37,7 @@ The operator's rights, each explained in README.md. `mooring::rbac::rules` holds
 {{- define "mooring.rules.cluster" -}}
 - apiGroups: [networking.k8s.io]
   resources: [ingressclasses]
-  verbs: [get, list, watch]
-- apiGroups: [apiextensions.k8s.io]
-  resources: [customresourcedefinitions]
-  resourceNames: [mcpservers.mooring.dev]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 {{- end }}
 
 {{/* In the operator's own namespace. */}}
@@ -52,7 +48,7 @@ The operator's rights, each explained in README.md. `mooring::rbac::rules` holds
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   resourceNames: [{{ include "mooring.fullname" . }}]
-  verbs: [get, update, patch]
+  verbs: [get, update]
 {{- end }}
 
 {{- define "mooring.subjects" -}}

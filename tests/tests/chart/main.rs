@@ -3,6 +3,7 @@
 
 mod cluster;
 mod offline;
+mod operator;
 mod releases;
 mod rendered;
 mod rights;

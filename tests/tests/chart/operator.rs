@@ -1,0 +1,189 @@
+//! The real operator with the arguments and the rights that the chart gives it, and with no others. It runs as a process
+//! beside an API server whose audit log tells every request that was refused.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service, ServiceAccount};
+use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use mooring_tests::cluster::AuditEvent;
+use mooring_tests::operator_process::OperatorProcess;
+use mooring_tests::wait::until;
+use mooring_tests::{Cluster, installed};
+use serde_json::json;
+
+use crate::cluster::{apply_hello, definition, helm, namespaces, on_a_cluster};
+use crate::rendered::{Rendered, chart};
+
+const ACCOUNT: &str = "system:serviceaccount:mooring-system:mooring";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A kubeconfig with the token of the operator's ServiceAccount, and no other credential.
+async fn kubeconfig(cluster: &Cluster, folder: &Path) -> Result<PathBuf> {
+    let path = folder.join("operator.kubeconfig");
+    std::fs::copy(cluster.kubeconfig(), &path)?;
+    let file = path.display().to_string();
+    let token = cluster.kubectl(["create", "token", "mooring", "--namespace", "mooring-system"]).await?;
+    let token = format!("--token={}", token.trim());
+    cluster.kubectl(["config", "--kubeconfig", &file, "set-credentials", "operator", &token]).await?;
+    cluster.kubectl(["config", "--kubeconfig", &file, "set-context", "--current", "--user=operator"]).await?;
+    let who =
+        cluster.kubectl(["--kubeconfig", &file, "auth", "whoami", "--output", "jsonpath={.status.userInfo.username}"]);
+    ensure!(who.await? == ACCOUNT, "the kubeconfig is somebody else's");
+    Ok(path)
+}
+
+/// Starts the operator as the chart's pod would, on a port of its own.
+async fn operator(cluster: &Cluster, folder: &Path, values: Option<&str>) -> Result<OperatorProcess> {
+    let arguments = Rendered::of(values)?.arguments()?;
+    let flags = arguments.iter().filter(|argument| *argument != "operator" && !argument.starts_with("--listen="));
+    let kubeconfig = kubeconfig(cluster, folder).await?;
+    let operator = OperatorProcess::start(&kubeconfig, &folder.join("operator.log"), flags)?;
+    operator.ready().await?;
+    Ok(operator)
+}
+
+/// The kinds of `hello`'s children that are there.
+async fn children(cluster: &Cluster, namespace: &str) -> Result<BTreeSet<&'static str>> {
+    let client = cluster.client().await?;
+    let mut found = BTreeSet::new();
+    macro_rules! look {
+        ($($kind:ident $name:literal),+) => {$(
+            let api: Api<$kind> = Api::namespaced(client.clone(), namespace);
+            if api.get_metadata_opt($name).await?.is_some() {
+                found.insert(concat!(stringify!($kind), " ", $name));
+            }
+        )+};
+    }
+    look!(Deployment "hello", Service "hello", NetworkPolicy "hello", ServiceAccount "hello", ConfigMap "hello.config");
+    look!(Secret "hello.keys", Secret "hello.session", Secret "hello.key.first", Ingress "hello");
+    Ok(found)
+}
+
+async fn wait_for_children(cluster: &Cluster, namespace: &str, expected: &[&str]) -> Result<()> {
+    until(&format!("the children in {namespace}"), PATIENCE, || async {
+        let found = children(cluster, namespace).await?;
+        ensure!(found == expected.iter().copied().collect(), "there are {found:?}");
+        Ok(())
+    })
+    .await
+}
+
+const CHILDREN: [&str; 8] = [
+    "ConfigMap hello.config",
+    "Deployment hello",
+    "NetworkPolicy hello",
+    "Secret hello.key.first",
+    "Secret hello.keys",
+    "Secret hello.session",
+    "Service hello",
+    "ServiceAccount hello",
+];
+
+/// Has every kind of child made, changed and removed.
+async fn exercise(cluster: &Cluster, namespace: &str) -> Result<()> {
+    apply_hello(cluster, namespace).await?;
+    wait_for_children(cluster, namespace, &CHILDREN).await?;
+    let servers = installed::servers(cluster, namespace).await?;
+    let change = async |spec: serde_json::Value| {
+        servers.patch("hello", &PatchParams::default(), &Patch::Merge(json!({"spec": spec}))).await
+    };
+    change(json!({"ingress": {"className": "absent"}, "hosts": ["hello.example.com"]})).await?;
+    let mut expected = CHILDREN.to_vec();
+    expected.push("Ingress hello");
+    wait_for_children(cluster, namespace, &expected).await?;
+    // What is no longer wanted goes.
+    let less = json!({
+        "ingress": null, "hosts": null, "networkPolicy": {"enabled": false},
+        "pod": {"serviceAccountName": "default"}, "auth": {"keys": [], "anonymous": true},
+    });
+    change(less).await?;
+    let gone = ["Ingress hello", "NetworkPolicy hello", "Secret hello.key.first", "ServiceAccount hello"];
+    expected.retain(|child| !gone.contains(child));
+    wait_for_children(cluster, namespace, &expected).await?;
+    until("a status", PATIENCE, || async {
+        let server = servers.get("hello").await?;
+        let observed = server.data["status"]["observedGeneration"].as_i64();
+        ensure!(observed.is_some() && observed == server.metadata.generation, "of {observed:?}");
+        Ok(())
+    })
+    .await?;
+    until("an event", PATIENCE, || async {
+        let events =
+            cluster.kubectl(["get", "events.events.k8s.io", "--namespace", namespace, "--output", "name"]).await?;
+        ensure!(!events.is_empty(), "none yet");
+        Ok(())
+    })
+    .await
+}
+
+/// Everything that the operator asked for. Nobody tells of a cluster that somebody else runs.
+fn asked(cluster: &Cluster) -> Result<Vec<AuditEvent>> {
+    if matches!(cluster, Cluster::External(_)) {
+        return Ok(Vec::new());
+    }
+    let mut events = cluster.audit()?;
+    events.retain(|event| event.user.username == ACCOUNT);
+    ensure!(events.len() > 20, "the operator asked for next to nothing");
+    Ok(events)
+}
+
+/// What the API server refused the operator, as `verb group/resource in namespace`.
+fn refused(cluster: &Cluster) -> Result<BTreeSet<String>> {
+    Ok(asked(cluster)?
+        .into_iter()
+        .filter(|event| event.code() == 403)
+        .map(|event| {
+            let object = event.object_ref.unwrap_or_default();
+            format!("{} {}/{} in {:?}", event.verb, object.api_group, object.resource, object.namespace)
+        })
+        .collect())
+}
+
+#[tokio::test]
+async fn its_rights_in_the_cluster_are_enough() -> Result<()> {
+    on_a_cluster(true, async |cluster| {
+        namespaces(cluster, &["team-a", "team-b"]).await?;
+        helm(cluster, "install", "mooring", &[]).await?;
+        let folder = tempfile::tempdir()?;
+        let operator = operator(cluster, folder.path(), None).await?;
+        exercise(cluster, "team-a").await.with_context(|| operator.log_text())?;
+        exercise(cluster, "team-b").await.with_context(|| operator.log_text())?;
+        assert_eq!(refused(cluster)?, BTreeSet::new());
+        Ok(())
+    })
+    .await
+}
+
+/// Two namespaces and not a right beyond: these are served like any, and what is elsewhere is neither served nor seen.
+#[tokio::test]
+async fn its_rights_in_two_namespaces_are_enough_for_these() -> Result<()> {
+    on_a_cluster(true, async |cluster| {
+        namespaces(cluster, &["team-a", "team-b", "team-c"]).await?;
+        cluster.kubectl(["apply", "--filename", &definition()]).await?;
+        let values = chart().join("ci/namespaced-values.yaml").display().to_string();
+        helm(cluster, "install", "mooring", &["--values", &values]).await?;
+        apply_hello(cluster, "team-c").await?;
+        let folder = tempfile::tempdir()?;
+        let operator = operator(cluster, folder.path(), Some("ci/namespaced-values.yaml")).await?;
+        exercise(cluster, "team-a").await.with_context(|| operator.log_text())?;
+        exercise(cluster, "team-b").await.with_context(|| operator.log_text())?;
+        assert_eq!(children(cluster, "team-c").await?, BTreeSet::new());
+        // It asks for IngressClasses, and does without.
+        let classes =
+            refused(cluster)?.into_iter().all(|what| what.ends_with("networking.k8s.io/ingressclasses in \"\""));
+        assert!(classes, "{:?}", refused(cluster)?);
+        let in_scope = ["team-a", "team-b", "mooring-system", ""];
+        for event in asked(cluster)? {
+            let namespace = event.object_ref.unwrap_or_default().namespace;
+            assert!(in_scope.contains(&namespace.as_str()), "it asked for something in {namespace}");
+        }
+        Ok(())
+    })
+    .await
+}
