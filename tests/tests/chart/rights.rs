@@ -1,15 +1,21 @@
-//! Who may do what: the operator with nothing but what the chart grants, the admission policy on top, and people.
+//! Who may do what: the operator, by what it says that it needs and under the admission policy, and people.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::PostParams;
+use mooring::rbac::{Where, rules};
 use mooring_tests::Cluster;
 use mooring_tests::wait::until;
 
 use crate::cluster::{helm, namespaces, on_a_cluster, write};
+use crate::rendered::{NAMESPACE, Rendered, VALUES};
 
 const OPERATOR: &str = "system:serviceaccount:mooring-system:mooring";
 
@@ -135,4 +141,95 @@ async fn the_admission_policy_leaves_the_operator_one_annotation_of_a_pod() -> R
         Ok(())
     })
     .await
+}
+
+type Rights = BTreeSet<(String, String, String)>;
+
+/// Group, resource and verb of each right.
+fn granted(rules: Option<Vec<PolicyRule>>) -> Rights {
+    let mut rights = Rights::new();
+    for rule in rules.unwrap_or_default() {
+        for (group, resource) in
+            rule.api_groups.iter().flatten().flat_map(|group| {
+                rule.resources.iter().flatten().map(move |resource| (group.clone(), resource.clone()))
+            })
+        {
+            rights.extend(rule.verbs.iter().map(|verb| (group.clone(), resource.clone(), verb.clone())));
+        }
+        assert_eq!(rule.non_resource_urls, None);
+    }
+    rights
+}
+
+fn needed(places: &[Where]) -> Rights {
+    let mut rights = Rights::new();
+    for rule in rules().iter().filter(|rule| places.contains(&rule.place)) {
+        for resource in rule.resources {
+            rights.extend(rule.verbs.iter().map(|verb| (rule.group.into(), (*resource).into(), (*verb).into())));
+        }
+    }
+    rights
+}
+
+/// What the chart grants is what the operator says that it needs: no right less, no right more.
+#[test]
+fn its_rights_are_those_that_the_operator_needs() -> Result<()> {
+    let cluster = Rendered::of(None)?;
+    let of_name = |roles: Vec<ClusterRole>, name: &str| {
+        let mut found = roles.into_iter().filter(|role| role.metadata.name.as_deref() == Some(name));
+        found.next().context("no such role")
+    };
+    let role = of_name(cluster.all()?, "mooring.mooring-system")?;
+    assert_eq!(granted(role.rules), needed(&[Where::Served, Where::Cluster]));
+    let lease = cluster.one::<Role>()?;
+    assert_eq!(lease.metadata.namespace.as_deref(), Some("mooring-system"));
+    for rule in lease.rules.iter().flatten().filter(|rule| !rule.verbs.contains(&"create".to_owned())) {
+        assert_eq!(rule.resource_names, Some(vec!["mooring".to_owned()]), "another's Lease");
+    }
+    assert!(cluster.arguments()?.contains(&"--lease-name=mooring".to_owned()));
+    assert_eq!(granted(lease.rules), needed(&[Where::Own]));
+
+    let scoped = Rendered::with(Some("ci/namespaced-values.yaml"), &["rbac.clusterRead=true"])?;
+    let mut namespaces = BTreeSet::new();
+    for role in scoped.all::<Role>()?.into_iter().filter(|role| role.metadata.name.as_deref() == Some("mooring")) {
+        assert_eq!(granted(role.rules), needed(&[Where::Served]));
+        namespaces.extend(role.metadata.namespace);
+    }
+    assert_eq!(namespaces, BTreeSet::from(["team-a".to_owned(), "team-b".to_owned()]));
+    assert_eq!(granted(of_name(scoped.all()?, "mooring.mooring-system")?.rules), needed(&[Where::Cluster]));
+    assert!(Rendered::of(Some("ci/namespaced-values.yaml"))?.all::<ClusterRole>()?.is_empty());
+
+    let none = Rendered::with(None, &["rbac.create=false"])?;
+    assert!(none.all::<ClusterRole>()?.is_empty() && none.all::<Role>()?.is_empty());
+    Ok(())
+}
+
+/// Every binding gives to the operator's account, and to nobody else, a role that is there.
+#[test]
+fn its_bindings_bind_its_own_account_to_its_own_roles() -> Result<()> {
+    for values in VALUES {
+        let rendered = Rendered::of(values)?;
+        let template = rendered.one::<Deployment>()?.spec.context("a spec")?.template;
+        let account = template.spec.and_then(|pod| pod.service_account_name);
+        let cluster_roles: BTreeSet<_> = rendered.all::<ClusterRole>()?.into_iter().map(|r| r.metadata.name).collect();
+        let role_key = |meta: &ObjectMeta| (meta.namespace.clone(), meta.name.clone());
+        let roles: BTreeSet<_> = rendered.all::<Role>()?.iter().map(|role| role_key(&role.metadata)).collect();
+        let mut subjects = Vec::new();
+        for binding in rendered.all::<ClusterRoleBinding>()? {
+            assert!(cluster_roles.contains(&Some(binding.role_ref.name)));
+            subjects.extend(binding.subjects.unwrap_or_default());
+        }
+        let bindings = rendered.all::<RoleBinding>()?;
+        assert_eq!(bindings.len(), roles.len());
+        for binding in bindings {
+            assert!(roles.contains(&(binding.metadata.namespace, Some(binding.role_ref.name))));
+            subjects.extend(binding.subjects.unwrap_or_default());
+        }
+        assert!(!subjects.is_empty());
+        for subject in subjects {
+            assert_eq!((subject.kind.as_str(), Some(subject.name)), ("ServiceAccount", account.clone()));
+            assert_eq!(subject.namespace.as_deref(), Some(NAMESPACE));
+        }
+    }
+    Ok(())
 }

@@ -9,7 +9,7 @@ use mooring_tests::product;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::world::cluster;
+use crate::world::{cluster, patched};
 
 #[derive(Deserialize)]
 struct Refused {
@@ -30,22 +30,6 @@ fn nothing() -> Value {
     json!({})
 }
 
-/// RFC 7386.
-fn merge(base: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else { return *base = patch.clone() };
-    if !base.is_object() {
-        *base = json!({});
-    }
-    let Some(base) = base.as_object_mut() else { return };
-    for (key, value) in patch {
-        if value.is_null() {
-            base.remove(key);
-        } else {
-            merge(base.entry(key.clone()).or_insert(Value::Null), value);
-        }
-    }
-}
-
 fn corpus(file: &str) -> Result<String> {
     let path = product::workspace().join("tests/corpus").join(file);
     std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
@@ -53,9 +37,12 @@ fn corpus(file: &str) -> Result<String> {
 
 async fn judge(name: &str, spec: &Value) -> Result<Result<(), String>> {
     let client = cluster().await?.client().await?;
-    let server = json!({"apiVersion": "mooring.dev/v1alpha1", "kind": "McpServer", "metadata": {"name": name}, "spec": spec});
+    let server =
+        json!({"apiVersion": "mooring.dev/v1alpha1", "kind": "McpServer", "metadata": {"name": name}, "spec": spec});
     let address = "/apis/mooring.dev/v1alpha1/namespaces/default/mcpservers?dryRun=All&fieldValidation=Strict";
-    let request = http::Request::post(address).header("content-type", "application/json").body(server.to_string().into_bytes())?;
+    let request = http::Request::post(address)
+        .header("content-type", "application/json")
+        .body(server.to_string().into_bytes())?;
     match client.request::<Value>(request).await {
         Ok(_) => Ok(Ok(())),
         Err(kube::Error::Api(status)) => Ok(Err(status.message.clone())),
@@ -72,8 +59,7 @@ async fn what_cannot_be_served_is_refused_with_field_and_reason() -> Result<()> 
     let cases: Vec<Refused> = serde_saphyr::from_str(&corpus("refused.yaml")?)?;
     let mut faults = Vec::new();
     for Refused { what, name, spec, says } in &cases {
-        let mut merged = good();
-        merge(&mut merged, spec);
+        let merged = patched(&good(), spec);
         match judge(name.as_deref().unwrap_or("corpus"), &merged).await? {
             Ok(()) => faults.push(format!("{what}: accepted")),
             Err(message) if message.contains(says) => {}
@@ -90,8 +76,7 @@ async fn what_can_be_served_is_accepted() -> Result<()> {
     let cases: Vec<Accepted> = serde_saphyr::from_str(&corpus("accepted.yaml")?)?;
     let mut faults = Vec::new();
     for Accepted { what, spec } in &cases {
-        let mut merged = good();
-        merge(&mut merged, spec);
+        let merged = patched(&good(), spec);
         if let Err(message) = judge("corpus", &merged).await? {
             faults.push(format!("{what}: {message}"));
         }

@@ -5,3 +5,6 @@ mod world;
 
 mod children;
 mod corpus;
+mod foreign;
+mod kills;
+mod rest;

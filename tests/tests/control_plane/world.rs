@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::networking::v1::{IngressClass, IngressClassSpec};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta};
 use kube::{Api, Client};
@@ -36,6 +38,7 @@ pub(crate) async fn cluster() -> Result<&'static Cluster> {
         .get_or_try_init(|| async {
             let cluster = control_plane().await?;
             install_crd(&cluster).await?;
+            install_class(&cluster).await?;
             anyhow::Ok(cluster)
         })
         .await
@@ -53,6 +56,15 @@ pub(crate) async fn install_crd(cluster: &Cluster) -> Result<()> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("mooring.dev", "v1alpha1", "McpServer"));
     let servers: Api<DynamicObject> = Api::all_with(cluster.client().await?, &resource);
     until("McpServers to be served", SOON, || async { Ok(servers.list(&ListParams::default()).await?) }).await?;
+    Ok(())
+}
+
+/// Makes the IngressClass [`CLASS`]. No controller is there to serve it.
+pub(crate) async fn install_class(cluster: &Cluster) -> Result<()> {
+    let metadata = ObjectMeta { name: Some(CLASS.to_owned()), ..ObjectMeta::default() };
+    let spec = IngressClassSpec { controller: Some("traefik.io/ingress-controller".to_owned()), ..IngressClassSpec::default() };
+    let class = IngressClass { metadata, spec: Some(spec) };
+    Api::<IngressClass>::all(cluster.client().await?).create(&PostParams::default(), &class).await?;
     Ok(())
 }
 
@@ -199,18 +211,54 @@ impl<'a> World<'a> {
 
     /// Waits until the operator has seen the newest spec of each of these, said so, and has nothing left to do.
     pub(crate) async fn settled(&self, names: &[&str]) -> Result<()> {
-        until("the operator to settle", SOON, || async {
-            for name in names {
-                let server = self.server(name).await?;
-                let (seen, wanted) =
-                    (server.pointer("/status/observedGeneration"), server.pointer("/metadata/generation"));
-                ensure!(seen == wanted, "{name} is at generation {wanted:?}, its status at {seen:?}");
+        until("the operator to settle", SOON, || self.is_settled(names)).await
+    }
+
+    /// The same without waiting: an error says what is missing.
+    pub(crate) async fn is_settled(&self, names: &[&str]) -> Result<()> {
+        for name in names {
+            let server = self.server(name).await?;
+            let (seen, wanted) = (server.pointer("/status/observedGeneration"), server.pointer("/metadata/generation"));
+            ensure!(seen == wanted, "{name} is at generation {wanted:?}, its status at {seen:?}");
+        }
+        let idle = self.proxy.idle();
+        ensure!(idle >= QUIET, "the last request came {} ms ago", idle.as_millis());
+        Ok(())
+    }
+
+    /// Waits until, besides, the controller manager has nothing left to do: every Deployment has its pods, and nothing moves.
+    /// Returns the resourceVersions of these servers and of their children.
+    pub(crate) async fn at_rest(&self, names: &[&str]) -> Result<BTreeMap<String, String>> {
+        self.settled(names).await?;
+        let last = Mutex::new((BTreeMap::new(), Instant::now()));
+        until("nothing to move", SOON, || async {
+            let versions = self.versions(names).await?;
+            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            if last.0 != versions {
+                *last = (versions, Instant::now());
             }
-            let idle = self.proxy.idle();
-            ensure!(idle >= QUIET, "the last request came {} ms ago", idle.as_millis());
-            Ok(())
+            ensure!(last.1.elapsed() >= QUIET, "something moved");
+            ensure!(self.proxy.idle() >= QUIET, "the operator is at work");
+            Ok(last.0.clone())
         })
         .await
+    }
+
+    async fn versions(&self, names: &[&str]) -> Result<BTreeMap<String, String>> {
+        let mut versions = BTreeMap::new();
+        for name in names {
+            let children = self.children(name).await?;
+            if let Ok(deployment) = children.get(&format!("Deployment/{name}")) {
+                let number = |pointer: &str| deployment.pointer(pointer).and_then(Value::as_i64);
+                let seen = number("/status/observedGeneration") == number("/metadata/generation");
+                ensure!(seen, "the Deployment {name} waits for its controller");
+                ensure!(number("/status/updatedReplicas").unwrap_or(0) >= number("/spec/replicas").unwrap_or(1).min(1), "no pods of {name}");
+            }
+            versions.extend(children.versions());
+            let server = self.server(name).await?;
+            versions.insert(format!("McpServer/{name}"), text(&server["metadata"], "resourceVersion").to_owned());
+        }
+        Ok(versions)
     }
 
     /// Waits until a condition has this status, and a reason and message that contain these.
@@ -428,4 +476,50 @@ async fn grant(cluster: &Cluster, namespace: &str, scope: Scope, folder: &Path) 
     std::fs::write(&file, cluster.helm(arguments).await?)?;
     cluster.kubectl(["apply", "--server-side", "-n", namespace, "-f", &file.to_string_lossy()]).await?;
     Ok(())
+}
+
+/// The IngressClass that exists.
+pub(crate) const CLASS: &str = "traefik";
+
+/// A server with every kind of child, and two declared keys. `host` keeps servers apart.
+pub(crate) fn full(host: &str) -> Value {
+    json!({
+        "http": {"image": "example.com/server:1", "port": 3001},
+        "hosts": [host],
+        "ingress": {"className": CLASS},
+        "auth": {"keys": [{"name": "laptop"}, {"name": "ci"}]},
+    })
+}
+
+/// The children of [`full`], by kind and name.
+pub(crate) fn full_children(name: &str) -> Vec<String> {
+    let mut children: Vec<String> =
+        ["Deployment", "Ingress", "NetworkPolicy", "Service", "ServiceAccount"].map(|kind| format!("{kind}/{name}")).into();
+    children.push(format!("ConfigMap/{name}.config"));
+    children.extend(["key.ci", "key.laptop", "keys", "session"].map(|secret| format!("Secret/{name}.{secret}")));
+    children.sort();
+    children
+}
+
+/// `base` with a merge patch applied (RFC 7386).
+pub(crate) fn patched(base: &Value, patch: &Value) -> Value {
+    let mut merged = base.clone();
+    merge(&mut merged, patch);
+    merged
+}
+
+/// RFC 7386.
+pub(crate) fn merge(base: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else { return *base = patch.clone() };
+    if !base.is_object() {
+        *base = json!({});
+    }
+    let Some(base) = base.as_object_mut() else { return };
+    for (key, value) in patch {
+        if value.is_null() {
+            base.remove(key);
+        } else {
+            merge(base.entry(key.clone()).or_insert(Value::Null), value);
+        }
+    }
 }
