@@ -21,8 +21,9 @@ use crate::clock;
 use crate::door::Phase;
 use crate::pipeline::Arrival;
 
-/// Longest wait for the headers of a request, and so the longest idle time of a connection.
-const HEADERS: Duration = Duration::from_secs(60);
+/// Longest wait for the headers of a request, and so the longest idle time of a connection: longer than ingresses keep
+/// theirs (Traefik 90 s, nginx 60 s), so that none is closed here just as a request is sent.
+const HEADERS: Duration = Duration::from_secs(130);
 /// Most headers of a request.
 const HEADER_COUNT: usize = 100;
 /// Largest head of a request.

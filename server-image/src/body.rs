@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http_body::Body as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
 use tokio::time::{Instant, timeout_at};
@@ -30,34 +31,28 @@ pub fn empty() -> Body {
     Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 
-/// Reads a JSON body of at most `limit` bytes until `deadline`. On refusal the unread body is given back, for
-/// [`lingering`].
-pub async fn read(
-    headers: &HeaderMap,
-    mut body: Body,
-    limit: u64,
-    deadline: Instant,
-) -> Result<Bytes, (Refusal, Body)> {
+/// Reads a JSON body of at most `limit` bytes until `deadline`. On refusal a part of it may be left, for [`lingering`].
+pub async fn read(headers: &HeaderMap, body: &mut Body, limit: u64, deadline: Instant) -> Result<Bytes, Refusal> {
     if declared_length(headers).is_some_and(|length| length > limit) {
-        return Err((Refusal::TooLarge { limit }, body));
+        return Err(Refusal::TooLarge { limit });
     }
     if !is_json(headers) {
-        return Err((Refusal::MediaType, body));
+        return Err(Refusal::MediaType);
     }
     let mut first: Option<Bytes> = None;
     let mut rest = BytesMut::new();
     let mut length: u64 = 0;
     loop {
         let frame = match timeout_at(deadline, body.frame()).await {
-            Err(_) => return Err((Refusal::BodySlow, body)),
+            Err(_) => return Err(Refusal::BodySlow),
             Ok(None) => break,
-            Ok(Some(Err(_))) => return Err((Refusal::BodyBroken, body)),
+            Ok(Some(Err(_))) => return Err(Refusal::BodyBroken),
             Ok(Some(Ok(frame))) => frame,
         };
         let Ok(data) = frame.into_data() else { continue }; // trailers say nothing here
         length += data.len() as u64;
         if length > limit {
-            return Err((Refusal::TooLarge { limit }, body));
+            return Err(Refusal::TooLarge { limit });
         }
         match &first {
             // Most bodies come in one piece, which needs no copy.
@@ -78,18 +73,19 @@ pub async fn read(
 /// Longest wait for a client to finish sending what nobody reads.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// An answer that is sent at once and stays open for a moment while the rest of the request is thrown away: closing
-/// with unread bytes would reset the connection, and the client might never see the answer.
+/// A refusal that is sent at once and stays open for a moment while the rest of the request is thrown away: closing with
+/// unread bytes would reset the connection, and the client might never see the answer.
 pub fn lingering(answer: Body, rest: Body) -> Body {
+    if rest.is_end_stream() {
+        return answer;
+    }
     let drained = async move {
         let mut rest = rest;
         let drain = async { while let Some(Ok(_)) = rest.frame().await {} };
         let _ = tokio::time::timeout(LINGER, drain).await; // either way the answer ends now
     };
-    let frames = futures::stream::unfold((Some(answer), Some(Box::pin(drained))), |(mut answer, drained)| async move {
-        if let Some(body) = &mut answer
-            && let Some(frame) = body.frame().await
-        {
+    let frames = futures::stream::unfold((answer, Some(Box::pin(drained))), |(mut answer, drained)| async move {
+        if let Some(frame) = answer.frame().await {
             return Some((frame, (answer, drained)));
         }
         drained?.await;

@@ -3,7 +3,7 @@
 //! client see life. Whatever the backend then answers travels as events; a JSON answer becomes one event.
 
 use bytes::Bytes;
-use futures::stream;
+use futures::stream::{self, StreamExt as _};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response};
 use http_body::Frame;
@@ -24,15 +24,12 @@ type Frames = Result<Frame<Bytes>, BodyError>;
 /// Waits for the answer to the request `id`, and commits to an event stream when it takes too long.
 pub async fn patiently(answer: impl Future<Output = Answer> + Send + 'static, id: Box<RawValue>) -> Answer {
     let mut answer = Box::pin(answer);
-    match tokio::time::timeout(SILENCE, &mut answer).await {
-        Ok(answer) => answer,
-        Err(_) => {
-            let begin = stream::once(async { Ok(Frame::data(Bytes::from_static(COMMENT))) });
-            let rest = stream::once(async move { events(answer.await, &id) });
-            let frames = stream::StreamExt::chain(begin, stream::StreamExt::flatten(rest));
-            Ok(event_stream(StreamBody::new(frames).boxed_unsync()))
-        }
+    if let Ok(prompt) = tokio::time::timeout(SILENCE, &mut answer).await {
+        return prompt;
     }
+    let comment = stream::once(async { Ok(Frame::data(Bytes::from_static(COMMENT))) });
+    let rest = stream::once(async move { events(answer.await, &id) }).flatten();
+    Ok(event_stream(StreamBody::new(comment.chain(rest)).boxed_unsync()))
 }
 
 /// An answer that is an event stream.
@@ -62,13 +59,9 @@ fn events(answer: Answer, id: &RawValue) -> stream::BoxStream<'static, Frames> {
             Box::pin(frames(response.into_body()))
         }
         Ok(response) if essence(response.headers()).eq_ignore_ascii_case("application/json") => {
-            let begin = Frame::data(Bytes::from_static(b"event: message\ndata: "));
-            let end = Frame::data(Bytes::from_static(b"\n\n"));
-            let lines = stream::StreamExt::map(frames(response.into_body()), |frame| {
-                frame.map(|frame| frame.map_data(on_one_line))
-            });
-            let begun = stream::StreamExt::chain(stream::once(async { Ok(begin) }), lines);
-            Box::pin(stream::StreamExt::chain(begun, stream::once(async { Ok(end) })))
+            let bytes = |text: &'static [u8]| stream::once(async move { Ok(Frame::data(Bytes::from_static(text))) });
+            let json = frames(response.into_body()).map(|frame| frame.map(|frame| frame.map_data(on_one_line)));
+            Box::pin(bytes(b"event: message\ndata: ").chain(json).chain(bytes(b"\n\n")))
         }
         Ok(response) => {
             let status = response.status();

@@ -7,6 +7,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use jiff::Timestamp;
 use mooring_contract::DoorStatus;
 use mooring_contract::door_status::Handshake;
+use subtle::ConstantTimeEq as _;
 use tokio::sync::watch;
 
 use crate::clients::Clients;
@@ -39,12 +40,21 @@ pub struct Answered {
     pub error: Option<String>,
 }
 
+/// The bearer token for `/status`; it is compared and never shown.
+struct StatusToken(String);
+
+impl std::fmt::Debug for StatusToken {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("StatusToken")
+    }
+}
+
 /// The shared state of one front door.
 #[derive(Debug, Default)]
 pub struct Door {
     rules: ArcSwapOption<Rules>,
     keys: ArcSwap<KeySet>,
-    status_token: ArcSwapOption<String>,
+    status_token: ArcSwapOption<StatusToken>,
     config_error: ArcSwapOption<String>,
     answered: ArcSwap<Answered>,
     phase: watch::Sender<Phase>,
@@ -88,14 +98,15 @@ impl Door {
         self.config_error.store(error.map(Arc::new));
     }
 
-    /// The bearer token for `/status`.
+    /// The bearer token for `/status`; without one, nobody reads it.
     pub fn set_status_token(&self, token: Option<String>) {
-        self.status_token.store(token.map(Arc::new));
+        self.status_token.store(token.map(|token| Arc::new(StatusToken(token))));
     }
 
-    /// The bearer token for `/status`; without one, nobody reads it.
-    pub fn status_token(&self) -> Option<Arc<String>> {
-        self.status_token.load_full()
+    /// Whether `/status` may be told to whoever presents this.
+    pub fn admits(&self, presented: &str) -> bool {
+        let token = self.status_token.load();
+        token.as_ref().is_some_and(|token| token.0.as_bytes().ct_eq(presented.as_bytes()).into())
     }
 
     /// Tells of changes of rules and keys.
@@ -141,7 +152,8 @@ impl Door {
     /// Resolves when the caller is not welcome any more: key revoked or expired, anonymous access closed, or the front
     /// door stops. A running call may go on through a stop, a stream without end may not.
     pub async fn until_unwelcome(self: Arc<Self>, principal: Principal, running_call: bool) {
-        let (mut changes, mut phases) = (self.changes(), self.phases());
+        let mut changes = self.changes();
+        let mut phases = self.phases();
         loop {
             let now = clock::wall();
             let anonymous = self.rules.load().as_ref().is_some_and(|rules| rules.anonymous);
@@ -152,8 +164,8 @@ impl Door {
                 return;
             }
             let waited = tokio::select! {
-                changed = changes.changed() => changed,
-                changed = phases.changed() => changed,
+                result = changes.changed() => result,
+                result = phases.changed() => result,
                 () = expiry(principal.expires(), now) => Ok(()),
             };
             if waited.is_err() {

@@ -214,14 +214,14 @@ mod tests {
             (&["application/json; charset=utf-8; q=1"], true, false, false),
             (&[""], false, false, false),
         ];
-        for (values, expected_json, expected_events, asks) in cases {
+        for (values, expected_json, expected_events, expected_asks) in cases {
             let mut map = HeaderMap::new();
             for value in *values {
                 map.append(ACCEPT, HeaderValue::from_static(value));
             }
             assert_eq!(accepts(&map, json), *expected_json, "{values:?}");
             assert_eq!(accepts(&map, events), *expected_events, "{values:?}");
-            assert_eq!(asks(&map, events), *asks, "{values:?}");
+            assert_eq!(asks(&map, events), *expected_asks, "{values:?}");
         }
     }
 

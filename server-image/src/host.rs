@@ -69,7 +69,7 @@ impl HostRules {
 
 /// The one authority that a request names, or why it has none: missing, repeated, or in conflict with the request
 /// target (`:authority` in HTTP/2, the absolute form in HTTP/1).
-pub fn authority(parts: &Parts) -> Result<String, Refusal> {
+fn authority(parts: &Parts) -> Result<String, Refusal> {
     let mut hosts = parts.headers.get_all(HOST).iter();
     let header = hosts.next();
     if hosts.next().is_some() {
@@ -84,10 +84,10 @@ pub fn authority(parts: &Parts) -> Result<String, Refusal> {
     }
 }
 
-/// 400 where the authority is missing or ambiguous, 421 where it is not ours.
-pub fn check(rules: &HostRules, parts: &Parts) -> Result<(), Refusal> {
+/// The accepted authority: 400 where it is missing or ambiguous, 421 where it is not ours.
+pub fn check(rules: &HostRules, parts: &Parts) -> Result<String, Refusal> {
     let authority = authority(parts)?;
-    if rules.accept(&authority) { Ok(()) } else { Err(Refusal::HostUnknown) }
+    if rules.accept(&authority) { Ok(authority) } else { Err(Refusal::HostUnknown) }
 }
 
 /// Parses an authority without user part into its canonical name (lower case; IPv6 compressed, in brackets) and port.

@@ -10,7 +10,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::{ALLOW, CONTENT_TYPE};
+use http::header::{ALLOW, CONNECTION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use jiff::Timestamp;
@@ -25,7 +25,7 @@ use crate::health;
 use crate::host;
 use crate::log::Entry;
 use crate::metrics::InFlight;
-use crate::origin;
+use crate::origin::{self, Cors};
 use crate::peek::{self, Message};
 use crate::refusal::Refusal;
 use crate::relay::Outgoing;
@@ -55,76 +55,80 @@ const LISTEN: &str = "subscriptions/listen";
 
 /// Answers one request.
 pub async fn answer(door: &Arc<Door>, arrival: Arrival, request: Request<Body>) -> Response<Body> {
-    let (parts, body) = request.into_parts();
+    let (parts, mut body) = request.into_parts();
+    let version = parts.version;
     let request_id = headers::request_id(&parts.headers).unwrap_or_else(|| made_request_id(door));
     let mut entry = Entry::new(&parts, &request_id);
-    let http_1 = parts.version < Version::HTTP_2;
-    let mut response = checked(door, arrival, parts, body, request_id.clone(), &mut entry).await;
+    let mut response = match checked(door, arrival, parts, &mut body, &request_id, &mut entry).await {
+        Ok(response) => response,
+        Err(refused) => refused.response(door, &mut entry, body),
+    };
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, request_id);
-    if http_1 && door.phase() >= Phase::Leaving {
-        headers.insert(http::header::CONNECTION, HeaderValue::from_static("close"));
+    if version >= Version::HTTP_2 {
+        headers.remove(CONNECTION); // there is none in HTTP/2
+    } else if door.phase() >= Phase::Leaving {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
     door.metrics.answered(response.status());
     entry.write(response.status(), arrival.instant);
     response
 }
 
+/// A refusal, with what is known of the request: its id, and the page that it came from.
+struct Refused {
+    refusal: Refusal,
+    id: Option<Box<RawValue>>,
+    cors: Option<Cors>,
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, id: None, cors: None }
+    }
+}
+
+impl Refused {
+    fn response(self, door: &Door, entry: &mut Entry, rest: Body) -> Response<Body> {
+        door.metrics.refused(&self.refusal);
+        entry.refused(&self.refusal);
+        let mut response = self.refusal.into_response(self.id.as_deref());
+        if let Some(cors) = self.cors {
+            cors.finish(response.headers_mut());
+        }
+        response.map(|answer| body::lingering(answer, rest))
+    }
+}
+
+type Answer = Result<Response<Body>, Refused>;
+
 /// Health, Host, Origin, CORS.
 async fn checked(
     door: &Arc<Door>,
     arrival: Arrival,
     parts: Parts,
-    body: Body,
-    request_id: HeaderValue,
+    body: &mut Body,
+    request_id: &HeaderValue,
     entry: &mut Entry,
-) -> Response<Body> {
-    let refuse = |refusal: Refusal, entry: &mut Entry| {
-        door.metrics.refused(&refusal);
-        entry.refused(&refusal);
-        refusal.into_response(None)
-    };
+) -> Answer {
     let rules = door.rules();
     if let Some(answer) = health::answer(door, rules.as_deref(), &parts) {
-        return answer;
+        return Ok(answer);
     }
-    let Some(rules) = rules else { return refuse(Refusal::NotConfigured, entry) };
-    if let Err(refusal) = host::check(&rules.hosts, &parts) {
-        return refuse(refusal, entry);
-    }
-    let cors = match origin::check(&rules.origins, &parts.headers) {
-        Ok(cors) => cors,
-        Err(refusal) => return refuse(refusal, entry),
+    let rules = rules.ok_or(Refusal::NotConfigured)?;
+    let host = host::check(&rules.hosts, &parts)?;
+    let cors = origin::check(&rules.origins, &parts.headers)?;
+    let seen = Seen { peer: arrival.peer, host, request_id: request_id.clone() };
+    let answer = match cors.preflight(&parts) {
+        Some(preflight) => Ok(preflight),
+        None => routed(door, &rules, arrival, parts, body, seen, entry).await,
     };
-    let mut response = match cors.preflight(&parts) {
-        Some(preflight) => preflight,
-        None => match routed(door, &rules, arrival, parts, body, request_id, entry).await {
-            Ok(response) => response,
-            Err(Refused { refusal, id, rest }) => {
-                door.metrics.refused(&refusal);
-                entry.refused(&refusal);
-                let response = refusal.into_response(id.as_deref());
-                match rest {
-                    Some(rest) => response.map(|answer| body::lingering(answer, rest)),
-                    None => response,
-                }
-            }
-        },
-    };
-    cors.finish(response.headers_mut());
-    response
-}
-
-/// A refusal, with what is known of the request: its id, and the part of its body that was not read.
-struct Refused {
-    refusal: Refusal,
-    id: Option<Box<RawValue>>,
-    rest: Option<Body>,
-}
-
-impl From<Refusal> for Refused {
-    fn from(refusal: Refusal) -> Self {
-        Self { refusal, id: None, rest: None }
+    match answer {
+        Ok(mut response) => {
+            cors.finish(response.headers_mut());
+            Ok(response)
+        }
+        Err(refused) => Err(Refused { cors: Some(cors), ..refused }),
     }
 }
 
@@ -134,13 +138,12 @@ async fn routed(
     rules: &Arc<Rules>,
     arrival: Arrival,
     parts: Parts,
-    body: Body,
-    request_id: HeaderValue,
+    body: &mut Body,
+    seen: Seen,
     entry: &mut Entry,
-) -> Result<Response<Body>, Refused> {
+) -> Answer {
     let event_stream = headers::asks(&parts.headers, EVENTS);
     let route = rules.paths.find(&parts.method, parts.uri.path(), event_stream);
-    let endpoint = || rules.paths.endpoint().to_owned();
     match route {
         Route::WellKnown => return Ok(text(StatusCode::NOT_FOUND, "Not found\n".into())),
         Route::Person => return Ok(text(StatusCode::OK, hint(rules.paths.endpoint()))),
@@ -149,13 +152,12 @@ async fn routed(
     let principal = who::check(&door.keys(), rules.anonymous, &parts.headers, arrival.wall)?;
     entry.caller(&principal);
     if route == Route::Nowhere {
-        return Err(Refusal::NotFound { endpoint: endpoint() }.into());
+        return Err(Refusal::NotFound { endpoint: rules.paths.endpoint().to_owned() }.into());
     }
-    let seen = Seen { peer: arrival.peer, host: host::authority(&parts)?, request_id };
     let call = Call { door, rules, principal, seen, in_flight: door.metrics.begin() };
     match parts.method {
         Method::POST => call.post(arrival, parts, body, entry).await,
-        Method::GET | Method::DELETE => call.bodiless(arrival, parts).await.map_err(Refused::from),
+        Method::GET | Method::DELETE => call.bodiless(arrival, parts).await,
         Method::OPTIONS => {
             let mut response = Response::new(empty());
             *response.status_mut() = StatusCode::NO_CONTENT;
@@ -177,17 +179,9 @@ struct Call<'a> {
 
 impl Call<'_> {
     /// A message: read it whole, look at it, pass it on.
-    async fn post(
-        self,
-        arrival: Arrival,
-        parts: Parts,
-        body: Body,
-        entry: &mut Entry,
-    ) -> Result<Response<Body>, Refused> {
+    async fn post(self, arrival: Arrival, parts: Parts, body: &mut Body, entry: &mut Entry) -> Answer {
         let deadline = arrival.instant + self.rules.call_timeout;
-        let bytes = body::read(&parts.headers, body, self.rules.body_bytes, deadline)
-            .await
-            .map_err(|(refusal, rest)| Refused { refusal, id: None, rest: Some(rest) })?;
+        let bytes = body::read(&parts.headers, body, self.rules.body_bytes, deadline).await?;
         let message = peek::peek(&bytes)?;
         entry.method(message.method());
         let id = message.id().map(RawValue::to_owned);
@@ -200,12 +194,12 @@ impl Call<'_> {
             (true, Some(id)) => commit::patiently(exchange, id).await,
             _ => exchange.await,
         };
-        let response = answer.map_err(|refusal| Refused { refusal, id, rest: None })?;
+        let response = answer.map_err(|refusal| Refused { refusal, id, cors: None })?;
         Ok(self.stream_back(response, deadline))
     }
 
     /// GET opens a stream, DELETE ends a session.
-    async fn bodiless(self, arrival: Arrival, parts: Parts) -> Result<Response<Body>, Refusal> {
+    async fn bodiless(self, arrival: Arrival, parts: Parts) -> Answer {
         let ends = parts.method == Method::DELETE;
         let deadline = ends.then(|| arrival.instant + self.rules.call_timeout);
         let outgoing = Outgoing {

@@ -118,11 +118,11 @@ impl Reloader {
 
     /// Reloads whenever a directory changes, forever.
     pub async fn watch(mut self) {
-        let (changed, mut changes) = mpsc::channel::<()>(1);
+        let (sender, mut changes) = mpsc::channel::<()>(1);
         let handler = move |event: notify::Result<notify::Event>| {
             // Our own reading is an event, too.
             if event.is_ok_and(|event| !matches!(event.kind, EventKind::Access(_))) {
-                let _ = changed.try_send(()); // full: a reading is due already
+                let _ = sender.try_send(()); // full: a reading is due already
             }
         };
         let mut watcher = match notify::recommended_watcher(handler) {
@@ -132,12 +132,12 @@ impl Reloader {
                 None
             }
         };
-        let mut watched = Vec::new();
+        let mut under_watch = Vec::new();
         loop {
             for directory in self.directories() {
                 let Some(watcher) = &mut watcher else { break };
-                if !watched.contains(&directory) && watcher.watch(&directory, RecursiveMode::NonRecursive).is_ok() {
-                    watched.push(directory);
+                if !under_watch.contains(&directory) && watcher.watch(&directory, RecursiveMode::NonRecursive).is_ok() {
+                    under_watch.push(directory);
                 }
             }
             self.reload();

@@ -42,7 +42,7 @@ pub struct Rules {
 #[derive(Debug)]
 pub enum Backend {
     /// An HTTP MCP server in the same pod.
-    Http(Relay),
+    Http(Box<Relay>),
     /// Declared tools, served here.
     Tools(ToolServer),
 }
@@ -60,7 +60,7 @@ impl Rules {
     ) -> Result<Self, String> {
         let Config { version: _, server, path, security, source, limits } = config;
         let backend = match source {
-            Source::Http(backend) => Backend::Http(Relay::new(&backend, clients)?),
+            Source::Http(backend) => Backend::Http(Box::new(Relay::new(&backend, clients)?)),
             Source::Tools(tools) => Backend::Tools(ToolServer::new(&server.name, tools, clients, environment)?),
         };
         Ok(Self {

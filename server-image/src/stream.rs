@@ -55,6 +55,14 @@ struct Answer {
     _in_flight: Option<InFlight>,
 }
 
+impl Answer {
+    /// Ends the exchange with the backend, too, even if the client keeps its side.
+    fn stop(&mut self) {
+        self.ended = true;
+        self.inner = crate::body::empty();
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 #[error("the call timeout ended before the answer did")]
 struct Overdue;
@@ -69,11 +77,11 @@ impl HttpBody for Answer {
             return Poll::Ready(None);
         }
         if this.end.as_mut().is_some_and(|end| end.as_mut().poll(cx).is_ready()) {
-            this.ended = true;
+            this.stop();
             return Poll::Ready(None);
         }
         if this.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(cx).is_ready()) {
-            this.ended = true;
+            this.stop();
             // An event stream may end anywhere; any other answer must be seen to be cut off.
             return Poll::Ready(if this.silence.is_some() { None } else { Some(Err(Overdue.into())) });
         }

@@ -95,6 +95,9 @@ mod tests {
 
     const KEY: &str = "0b6f4d5e-8f0e-4f43-9e58-1b6a3f4c2d10";
 
+    /// What is sent, and who that is without and with anonymous.
+    type Case<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a str);
+
     #[test]
     fn credentials() {
         let secret = Entries::from([("ci".to_owned(), KEY.as_bytes().to_vec())]);
@@ -103,8 +106,7 @@ mod tests {
         let lower = format!("bEaReR  {KEY} ");
         let basic = format!("Basic {KEY}");
         let list = format!("Bearer {KEY}, Bearer {KEY}");
-        // What is sent, and who that is without and with anonymous.
-        let cases: &[(&[(&str, &str)], &str, &str)] = &[
+        let cases: &[Case] = &[
             (&[], "401", "anonymous"),
             (&[("authorization", &bearer)], "s/ci", "s/ci"),
             (&[("authorization", &lower)], "s/ci", "s/ci"),

@@ -21,13 +21,15 @@ use crate::tools::era::{LEGACY, MODERN};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Largest answer that is read.
 const ANSWER_MAXIMUM: usize = 8 * 1024 * 1024;
+/// Longest part of a server's error message that is told.
+const MESSAGE_MAXIMUM: usize = 200;
 /// Most pages of tools that are counted.
 const PAGES: usize = 100;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
-const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+const SERVER_INFO: &str = "/_meta/io.modelcontextprotocol~1serverInfo"; // a JSON pointer
 
 /// The whole conversation; the error is for people.
 pub async fn handshake(relay: &Relay) -> Result<Handshake, String> {
@@ -49,10 +51,9 @@ async fn legacy(relay: &Relay) -> Result<Handshake, String> {
     let [newest, ..] = LEGACY;
     let params = json!({"protocolVersion": newest, "capabilities": {}, "clientInfo": client});
     let (result, headers) = ask(relay, HeaderMap::new(), "initialize", params).await?;
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let version = result["protocolVersion"].as_str().ok_or("its answer to initialize names no protocol version")?;
+    let version = text(&result, "/protocolVersion").ok_or("its answer to initialize names no protocol version")?;
     let mut follow = HeaderMap::new();
-    if let Ok(version) = HeaderValue::try_from(version) {
+    if let Ok(version) = HeaderValue::try_from(&version) {
         follow.insert(VERSION, version);
     }
     if let Some(session) = headers.get(SESSION) {
@@ -60,16 +61,16 @@ async fn legacy(relay: &Relay) -> Result<Handshake, String> {
     }
     let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
     drop(post(relay, follow.clone(), &initialized).await); // a server may answer it as it likes
-    let tools = result["capabilities"]["tools"].is_object();
+    let tools = has_tools(&result);
     let tool_count = if tools { count(relay, &follow, &json!({})).await } else { None };
     if follow.contains_key(SESSION) {
         let end = relay.own(Method::DELETE, follow, Bytes::new());
         drop(tokio::time::timeout(PATIENCE, end).await); // 405 is a fine answer, too
     }
     Ok(Handshake {
-        name: text(&result["serverInfo"]["name"]),
-        version: text(&result["serverInfo"]["version"]),
-        protocol_versions: vec![version.to_owned()],
+        name: text(&result, "/serverInfo/name").unwrap_or_default(),
+        version: text(&result, "/serverInfo/version").unwrap_or_default(),
+        protocol_versions: vec![version],
         tool_count,
     })
 }
@@ -85,14 +86,18 @@ async fn modern(relay: &Relay, count_tools: bool) -> Option<Handshake> {
     headers.insert(VERSION, HeaderValue::from_static(MODERN));
     let params = json!({"_meta": meta});
     let (result, _) = ask(relay, headers.clone(), "server/discover", params.clone()).await.ok()?;
-    let versions = result["supportedVersions"].as_array()?;
+    let versions = result.get("supportedVersions")?.as_array()?;
     let mut versions: Vec<String> = versions.iter().filter_map(Value::as_str).map(str::to_owned).collect();
     versions.sort_unstable_by(|a, b| b.cmp(a));
-    let info = [&result["_meta"][SERVER_INFO], &result["serverInfo"]].into_iter().find(|info| info.is_object());
-    let text = |key: &str| info.and_then(|info| info[key].as_str()).unwrap_or_default().to_owned();
-    let tools = count_tools && result["capabilities"]["tools"].is_object();
+    let info = result.pointer(SERVER_INFO).or_else(|| result.get("serverInfo")).cloned().unwrap_or_default();
+    let tools = count_tools && has_tools(&result);
     let tool_count = if tools { count(relay, &headers, &params).await } else { None };
-    Some(Handshake { name: text("name"), version: text("version"), protocol_versions: versions, tool_count })
+    Some(Handshake {
+        name: text(&info, "/name").unwrap_or_default(),
+        version: text(&info, "/version").unwrap_or_default(),
+        protocol_versions: versions,
+        tool_count,
+    })
 }
 
 /// Counts the tools over all pages; `None` where the list is not told.
@@ -101,11 +106,9 @@ async fn count(relay: &Relay, headers: &HeaderMap, params: &Value) -> Option<u32
     let mut params = params.clone();
     for _ in 0..PAGES {
         let (result, _) = ask(relay, headers.clone(), "tools/list", params.clone()).await.ok()?;
-        tools += result["tools"].as_array()?.len();
-        match result["nextCursor"].as_str() {
-            None => break,
-            Some(cursor) => params["cursor"] = cursor.into(),
-        }
+        tools += result.get("tools")?.as_array()?.len();
+        let Some(cursor) = result.get("nextCursor").filter(|cursor| cursor.is_string()) else { break };
+        params.as_object_mut()?.insert("cursor".into(), cursor.clone());
     }
     u32::try_from(tools).ok()
 }
@@ -122,23 +125,36 @@ async fn ask(relay: &Relay, mut headers: HeaderMap, method: &str, params: Value)
         let media_type = essence(response.headers()).to_owned();
         let headers = response.headers().clone();
         let answer = read(response, &media_type).await;
-        match answer {
-            Some(answer) if answer["result"].is_object() && status.is_success() => {
-                Ok((answer["result"].clone(), headers))
+        let answer = answer.unwrap_or_default();
+        let result = answer.get("result").filter(|result| result.is_object() && status.is_success());
+        let status = status.as_u16();
+        match (result, answer.pointer("/error/code")) {
+            (Some(result), _) => Ok((result.clone(), headers)),
+            (None, Some(code)) => {
+                let message = text(&answer, "/error/message").unwrap_or_default();
+                let message: String = message.chars().take(MESSAGE_MAXIMUM).collect();
+                Err(format!("answered {method} with HTTP {status} and error {code}: {message}"))
             }
-            Some(answer) if answer["error"].is_object() => Err(format!(
-                "answered {method} with HTTP {} and error {}: {}",
-                status.as_u16(),
-                answer["error"]["code"],
-                answer["error"]["message"].as_str().unwrap_or_default().chars().take(200).collect::<String>(),
-            )),
-            _ => Err(format!("answered {} {media_type} to {method}{}", status.as_u16(), guess(status.as_u16()))),
+            (None, None) => Err(format!("answered {}to {method}{}", described(status, &media_type), guess(status))),
         }
     };
     match tokio::time::timeout(PATIENCE, asking).await {
         Ok(result) => result,
         Err(_) => Err(format!("did not answer {method} within {} s", PATIENCE.as_secs())),
     }
+}
+
+fn described(status: u16, media_type: &str) -> String {
+    if media_type.is_empty() { format!("{status} ") } else { format!("{status} {media_type} ") }
+}
+
+fn has_tools(result: &Value) -> bool {
+    result.pointer("/capabilities/tools").is_some_and(Value::is_object)
+}
+
+/// The text at a JSON pointer.
+fn text(value: &Value, pointer: &str) -> Option<String> {
+    value.pointer(pointer)?.as_str().map(str::to_owned)
 }
 
 fn guess(status: u16) -> &'static str {
@@ -188,7 +204,7 @@ fn find_event(bytes: &[u8]) -> Option<Value> {
             .map(|data| data.strip_prefix(' ').unwrap_or(data))
             .collect();
         let message: Value = serde_json::from_str(&data.join("\n")).ok()?;
-        (message["id"] == 1).then_some(message)
+        (message.get("id") == Some(&Value::from(1))).then_some(message)
     })
 }
 

@@ -135,14 +135,12 @@ impl DeclaredTool {
             return Err(CallError::Fault(format!("The tool {} is not set up: {unset}", self.name)));
         }
         let body = self.body(&arguments);
-        match tokio::time::timeout(self.timeout, self.exchange(&url, body)).await {
-            Ok(result) => result,
-            Err(_) => {
-                tracing::info!(tool = self.name, "the API did not answer in time");
-                let seconds = self.timeout.as_secs_f64();
-                Err(CallError::Fault(format!("The API behind {} did not answer within {seconds} s", self.name)))
-            }
+        if let Ok(result) = tokio::time::timeout(self.timeout, self.exchange(&url, body)).await {
+            return result;
         }
+        tracing::info!(tool = self.name, "the API did not answer in time");
+        let seconds = self.timeout.as_secs_f64();
+        Err(CallError::Fault(format!("The API behind {} did not answer within {seconds} s", self.name)))
     }
 
     /// The arguments that the URL does not use, as a JSON object, for methods that have a body.
@@ -197,7 +195,8 @@ impl DeclaredTool {
 
     async fn result(&self, response: Response<Incoming>) -> Result<ToolResult, CallError> {
         let status = response.status();
-        let media_type = essence(response.headers()).to_owned();
+        let media_type = Some(essence(response.headers()).to_owned()).filter(|media_type| !media_type.is_empty());
+        let media_type = media_type.unwrap_or_else(|| "of no declared type".to_owned());
         let bytes = match bounded(response.into_body()).await {
             Ok(Some(bytes)) => bytes,
             Ok(None) => {
@@ -210,7 +209,9 @@ impl DeclaredTool {
             }
         };
         let Ok(text) = String::from_utf8(bytes.to_vec()) else {
-            return Ok(ToolResult::error(format!("The API answered {status} with {media_type} that is no text")));
+            return Ok(ToolResult::error(format!(
+                "The API answered {status} with data that is no text ({media_type})"
+            )));
         };
         if status.is_success() {
             let object = text.trim_ascii_start().starts_with('{');

@@ -9,8 +9,7 @@ pub mod template;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use mooring_contract::config::Tool;
 use mooring_contract::door_status::Handshake;
 use serde::Serialize;
@@ -237,10 +236,9 @@ fn text(id: Option<&RawValue>, outcome: &Outcome) -> String {
 fn reply(id: &RawValue, outcome: &Outcome, status: StatusCode, form: Form) -> Response<Body> {
     let text = text(Some(id), outcome);
     match form {
-        Form::Json => json_answer(status, text),
-        // Only an answer with 200 may be an event stream.
         Form::Events if status == StatusCode::OK => event_stream(full(event(&text))),
-        Form::Events => json_answer(status, text),
+        // Only an answer with 200 may be an event stream.
+        Form::Events | Form::Json => json_answer(status, text),
     }
 }
 
@@ -254,7 +252,6 @@ fn unsupported(id: Option<&RawValue>, headers: &HeaderMap) -> Response<Body> {
 fn accepted() -> Response<Body> {
     let mut response = Response::new(empty());
     *response.status_mut() = StatusCode::ACCEPTED;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 

@@ -222,9 +222,11 @@ mod tests {
             ("https://api", json!({})),
             ("https://api?x={x}", json!({"x": 1})),
         ];
-        let lines: Vec<_> =
-            cases.iter().map(|(text, arguments)| format!("{text} {arguments} -> {:?}", expand(text, arguments)));
-        insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"));
+        let lines: Vec<_> = cases
+            .iter()
+            .map(|(text, arguments)| format!("{text} {arguments} -> {:?}", expand(text, arguments)))
+            .collect();
+        insta::assert_snapshot!(lines.join("\n"));
     }
 
     #[test]

@@ -1,0 +1,331 @@
+//! The relay over loopback: bytes, headers, streams, faults.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, StreamBody};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Mutex, mpsc};
+
+use super::backend::Backend;
+use super::eventually;
+use super::front::{Front, collect, http_config, next, text};
+use crate::body::{Body, BodyError, full};
+use crate::clock;
+use crate::commit::event_stream;
+use crate::refusal::json;
+
+const CALL: &str = r#"{"jsonrpc":"2.0","id":"q-1","method":"tools/call","params":{"name":"t"}}"#;
+
+/// A body that is fed from outside.
+pub fn channel() -> (mpsc::UnboundedSender<&'static str>, Body) {
+    let (sender, receiver) = mpsc::unbounded_channel::<&'static str>();
+    let frames = futures::stream::unfold(receiver, |mut receiver| async move {
+        let text = receiver.recv().await?;
+        Some((Ok::<_, BodyError>(Frame::data(Bytes::from_static(text.as_bytes()))), receiver))
+    });
+    (sender, StreamBody::new(frames).boxed_unsync())
+}
+
+#[tokio::test]
+async fn bytes_and_headers_pass() {
+    let answer = "{ \"jsonrpc\":\"2.0\",\n\"id\": 12345678901234567890123, \"result\":{\"x\":1e2,\"y\":\"\\u00e9é\"} }";
+    let backend = Backend::start(move |_| async move {
+        let mut response = json(StatusCode::OK, answer.to_owned());
+        let headers = response.headers_mut();
+        for (name, value) in [
+            ("mcp-session-id", "s-1"),
+            ("access-control-allow-origin", "*"),
+            ("access-control-expose-headers", "x"),
+            ("connection", "x-hop"),
+            ("x-hop", "1"),
+            ("x-kept", "1"),
+        ] {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        response
+    })
+    .await;
+    let front = Front::new(&http_config(backend.port));
+    let sent =
+        " {\"jsonrpc\":\"2.0\" ,\"id\":12345678901234567890123,\"method\":\"x/y\",\"future\":[1.0,1e2,\"é\\u00e9\"]}\n";
+    let mut request = front.post(sent);
+    *request.uri_mut() = "/weather/mcp?trace=a%2Fb&x".parse().unwrap();
+    request.headers_mut().insert("x-request-id", HeaderValue::from_static("mine-1"));
+    request.headers_mut().insert("origin", HeaderValue::from_static("https://app.example.com"));
+    let (status, headers, body) = collect(front.ask(request).await).await;
+    assert_eq!((status, &body[..]), (StatusCode::OK, answer.as_bytes()));
+    let mut lines: Vec<_> =
+        headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+    lines.retain(|line| !line.starts_with("date:"));
+    insta::assert_snapshot!(lines.join("\n"));
+    let seen = backend.last();
+    assert_eq!(seen.uri(), "/backend/mcp?trace=a%2Fb&x");
+    assert_eq!(seen.body(), sent.as_bytes());
+    assert_eq!(seen.headers()["host"], format!("localhost:{}", backend.port));
+    assert_eq!(seen.headers()["x-request-id"], "mine-1");
+    assert_eq!(seen.headers()["x-forwarded-for"], "10.0.0.9");
+    assert_eq!(seen.headers()["x-forwarded-host"], "mcp.example.com");
+    for gone in ["authorization", "x-api-key", "origin"] {
+        assert!(!seen.headers().contains_key(gone), "{gone}");
+    }
+}
+
+#[tokio::test]
+async fn every_method_and_every_spelling_of_the_endpoint_reaches_one_path() {
+    let backend = Backend::start(|_| async { json(StatusCode::OK, "{}".into()) }).await;
+    let front = Front::new(&http_config(backend.port));
+    let requests = [
+        ("GET", "/weather/mcp"),
+        ("DELETE", "/weather/mcp"),
+        ("GET", "/weather"),
+        ("DELETE", "/weather/"),
+        ("GET", "/weather/mcp/"),
+    ];
+    for (method, path) in requests {
+        assert_eq!(collect(front.ask(front.bare(method, path)).await).await.0, 200, "{method} {path}");
+        assert_eq!((backend.last().method().as_str(), backend.last().uri().path()), (method, "/backend/mcp"));
+    }
+    let (status, headers, _) = collect(front.ask(front.bare("OPTIONS", "/weather/mcp")).await).await;
+    assert_eq!((status.as_u16(), &headers["allow"]), (204, &HeaderValue::from_static("GET, POST, DELETE, OPTIONS")));
+    assert_eq!(backend.calls(), requests.len());
+}
+
+#[tokio::test]
+async fn a_batch_passes() {
+    let backend = Backend::start(|_| async { json(StatusCode::OK, "[]".into()) }).await;
+    let front = Front::new(&http_config(backend.port));
+    let batch = r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#;
+    assert_eq!(text(front.ask(front.post(batch)).await).await, (200, "[]".into()));
+    assert_eq!(backend.last().body(), batch);
+}
+
+#[tokio::test]
+async fn events_arrive_one_by_one_and_uncompressed() {
+    let (sender, body) = channel();
+    let body = Arc::new(Mutex::new(Some(body)));
+    let backend = Backend::start(move |_| {
+        let body = Arc::clone(&body);
+        async move {
+            let mut response = Response::new(body.lock().await.take().unwrap());
+            let headers = response.headers_mut();
+            headers.insert("content-type", HeaderValue::from_static("Text/Event-Stream; charset=utf-8"));
+            response
+        }
+    })
+    .await;
+    let front = Front::new(&http_config(backend.port));
+    let mut request = front.post(CALL);
+    request.headers_mut().insert("accept-encoding", HeaderValue::from_static("gzip, br"));
+    let mut response = front.ask(request).await;
+    assert_eq!(response.headers()["x-accel-buffering"], "no");
+    assert_eq!(response.headers()["content-type"], "Text/Event-Stream; charset=utf-8");
+    assert!(!response.headers().contains_key("content-encoding"));
+    for event in ["data: 1\n\n", ": \n\n", "id: 2\r\ndata: é\r\n\r\n"] {
+        sender.send(event).unwrap();
+        assert_eq!(next(&mut response).await.unwrap(), event);
+    }
+    drop(sender);
+    assert_eq!(next(&mut response).await, None);
+    assert_eq!(backend.last().headers()["accept-encoding"], "identity");
+}
+
+#[tokio::test]
+async fn when_the_client_goes_the_backend_learns_it_at_once() {
+    let backend = Backend::start(|request| async move {
+        if request.method() == http::Method::GET {
+            let (sender, body) = channel();
+            sender.send("data: 1\n\n").unwrap();
+            // Keeps the stream open for ever.
+            return event_stream(
+                body.map_frame(move |frame| {
+                    let _open = &sender;
+                    frame
+                })
+                .boxed_unsync(),
+            );
+        }
+        std::future::pending().await
+    })
+    .await;
+    let front = Front::new(&http_config(backend.port));
+    let address = front.listen().await;
+    let key = front.key.expose();
+    let post = format!(
+        "POST /weather/mcp HTTP/1.1\r\nHost: mcp.example.com\r\nx-api-key: {key}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{CALL}",
+        CALL.len()
+    );
+    let get = format!("GET /weather/mcp HTTP/1.1\r\nHost: mcp.example.com\r\nx-api-key: {key}\r\n\r\n");
+    for (number, request) in [post, get].into_iter().enumerate() {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        eventually("the backend is asked", || backend.calls() == number + 1 && backend.open() == 1).await;
+        if number == 1 {
+            let mut piece = [0; 1024];
+            assert!(stream.read(&mut piece).await.unwrap() > 0);
+        }
+        drop(stream);
+        eventually("the backend's exchange is over", || backend.open() == 0).await;
+    }
+}
+
+#[tokio::test]
+async fn redirects_within_the_backend_are_followed() {
+    let backend = Backend::start(|request| async move {
+        let mut response = json(StatusCode::OK, "{}".into());
+        let (status, location) = match request.uri().path() {
+            "/backend/mcp" => {
+                let host = request.headers()["host"].to_str().unwrap();
+                (StatusCode::TEMPORARY_REDIRECT, format!("http://{host}/backend/mcp/"))
+            }
+            _ => return response,
+        };
+        *response.status_mut() = status;
+        response.headers_mut().insert("location", HeaderValue::try_from(location).unwrap());
+        response
+    })
+    .await;
+    let front = Front::new(&http_config(backend.port));
+    assert_eq!(text(front.ask(front.post(CALL)).await).await, (200, "{}".into()));
+    assert_eq!((backend.calls(), backend.last().uri().path()), (2, "/backend/mcp/"));
+    assert_eq!(backend.last().body(), CALL);
+}
+
+#[tokio::test]
+async fn redirects_elsewhere_are_not_followed() {
+    let backend = Backend::start(|_| async move {
+        let mut response = json(StatusCode::TEMPORARY_REDIRECT, String::new());
+        response.headers_mut().insert("location", HeaderValue::from_static("http://evil.example.com/mcp"));
+        response
+    })
+    .await;
+    let front = Front::new(&http_config(backend.port));
+    let (status, headers, body) = collect(front.ask(front.post(CALL)).await).await;
+    assert_eq!(status, 502);
+    assert!(!headers.contains_key("location"));
+    assert!(String::from_utf8_lossy(&body).contains("\"id\":\"q-1\""));
+}
+
+#[tokio::test]
+async fn faults_of_the_backend_are_told() {
+    // Nothing listens.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let front = Front::new(&http_config(port));
+    let (status, headers, body) = collect(front.ask(front.post(CALL)).await).await;
+    assert_eq!((status.as_u16(), &headers["retry-after"]), (503, &HeaderValue::from_static("1")));
+    assert!(String::from_utf8_lossy(&body).contains("\"id\":\"q-1\""));
+
+    // It takes the request and breaks off; it answers halfway and breaks off.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let front = Front::new(&http_config(port));
+    front.run(async move {
+        for answer in ["", "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{\"half\":"]
+        {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut piece = [0; 4096];
+            assert!(stream.read(&mut piece).await.unwrap() > 0);
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+        std::future::pending::<()>().await;
+    });
+    assert_eq!(text(front.ask(front.post(CALL)).await).await.0, 502);
+    let response = front.ask(front.post(CALL)).await;
+    assert_eq!(response.status(), 200);
+    assert!(response.into_body().collect().await.is_err(), "a truncated answer is seen to be truncated");
+
+    // It never answers.
+    let backend = Backend::start(|_| std::future::pending()).await;
+    let mut config = http_config(backend.port);
+    config["limits"]["callTimeoutMs"] = 200.into();
+    let front = Front::new(&config);
+    assert_eq!(text(front.ask(front.post(CALL)).await).await.0, 504);
+    eventually("the exchange is given up", || backend.open() == 0).await;
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_the_call_timeout_and_a_listening_one_does_not() {
+    let backend = Backend::start(|_| async {
+        let (sender, body) = channel();
+        sender.send("data: 1\n\n").unwrap();
+        event_stream(
+            body.map_frame(move |frame| {
+                let _open = &sender;
+                frame
+            })
+            .boxed_unsync(),
+        )
+    })
+    .await;
+    let mut config = http_config(backend.port);
+    config["limits"]["callTimeoutMs"] = 300.into();
+    let front = Front::new(&config);
+    let (status, body) = text(front.ask(front.post(CALL)).await).await;
+    assert_eq!((status, body.as_str()), (200, "data: 1\n\n"));
+    let mut listening = front.ask(front.post(r#"{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen"}"#)).await;
+    assert_eq!(next(&mut listening).await.unwrap(), "data: 1\n\n");
+    let more = tokio::time::timeout(Duration::from_millis(600), next(&mut listening)).await;
+    assert!(more.is_err(), "still open: {more:?}");
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_before_the_backend_would_close_it() {
+    let backend = Backend::start(|_| async { json(StatusCode::OK, "{}".into()) }).await;
+    let front = Front::new(&http_config(backend.port));
+    assert_eq!(text(front.ask(front.post(CALL)).await).await.0, 200);
+    assert_eq!(backend.connected(), 1);
+    let begin = clock::instant();
+    eventually("the connection is closed by the front door", || backend.connected() == 0).await;
+    let idle = clock::instant() - begin;
+    assert!(idle < Duration::from_secs(5), "node and uvicorn would have closed it: {idle:?}");
+}
+
+#[tokio::test]
+async fn a_request_that_began_is_never_sent_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let front = Front::new(&http_config(listener.local_addr().unwrap().port()));
+    let (sender, mut received) = mpsc::unbounded_channel();
+    front.run(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut piece = [0; 4096];
+            sender.send(stream.read(&mut piece).await.unwrap()).unwrap();
+        }
+    });
+    assert_eq!(text(front.ask(front.post(CALL)).await).await.0, 502);
+    assert!(received.recv().await.unwrap() > 0);
+    assert!(received.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn connections_to_the_backend_are_reused() {
+    let backend = Backend::start(|_| async { json(StatusCode::OK, "{}".into()) }).await;
+    let front = Front::new(&http_config(backend.port));
+    for _ in 0..20 {
+        assert_eq!(text(front.ask(front.post(CALL)).await).await.0, 200);
+    }
+    assert_eq!((backend.calls(), backend.connections()), (20, 1));
+}
+
+#[tokio::test]
+async fn a_body_without_message_is_passed_too() {
+    let backend = Backend::start(|_| async {
+        let mut response = Response::new(full(""));
+        *response.status_mut() = StatusCode::ACCEPTED;
+        response
+    })
+    .await;
+    let front = Front::new(&http_config(backend.port));
+    let notification = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    assert_eq!(text(front.ask(front.post(notification)).await).await, (202, String::new()));
+    let response = r#"{"jsonrpc":"2.0","id":5,"result":{}}"#;
+    assert_eq!(text(front.ask(front.post(response)).await).await, (202, String::new()));
+    assert_eq!(backend.calls(), 2);
+}

@@ -1,0 +1,315 @@
+//! Declared tools through the whole pipeline, with an API of our own behind them.
+
+use std::fmt::Write as _;
+
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::backend::Backend;
+use super::front::{Front, collect, http_config, text};
+use crate::body::full;
+use crate::refusal::json as json_answer;
+use crate::tools::call::ANSWER_MAXIMUM;
+
+/// An API that answers by path and tells what it was asked.
+async fn api() -> Backend {
+    Backend::start(|request| async move {
+        let path = request.uri().path().to_owned();
+        let plain = |status: u16, text: &str| {
+            let mut response = Response::new(full(text.to_owned()));
+            *response.status_mut() = StatusCode::from_u16(status).unwrap();
+            response
+        };
+        let to = |location: &str| {
+            let mut response = plain(302, "");
+            response.headers_mut().insert("location", HeaderValue::try_from(location).unwrap());
+            response
+        };
+        match path.as_str() {
+            "/text" => plain(200, "sunny\n"),
+            "/list" => json_answer(StatusCode::OK, "[1, 2]".into()),
+            "/big-number" => json_answer(StatusCode::OK, "{\n \"n\": 12345678901234567890123\n}".into()),
+            "/missing" => plain(404, "no such city"),
+            "/broken" => plain(500, ""),
+            "/nothing" => plain(204, ""),
+            "/binary" => Response::new(full(vec![0xff_u8, 0xfe])),
+            "/large" => plain(200, &"x".repeat(ANSWER_MAXIMUM + 1)),
+            "/largest" => plain(200, &"x".repeat(ANSWER_MAXIMUM)),
+            "/moved" => to("/text"),
+            "/away" => to("http://example.com/"),
+            "/circle" => to("/circle"),
+            "/slow" => std::future::pending().await,
+            _ => {
+                let header = |name: &str| request.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+                let body = String::from_utf8(request.body().to_vec()).unwrap();
+                let told = json!({
+                    "method": request.method().as_str(), "target": request.uri().to_string(), "body": body,
+                    "token": header("x-token"), "type": header("content-type"), "authorization": header("authorization"),
+                });
+                json_answer(StatusCode::OK, told.to_string())
+            }
+        }
+    })
+    .await
+}
+
+fn tool(name: &str, method: &str, url: &str, port: u16) -> Value {
+    json!({
+        "name": name,
+        "inputSchema": {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}},
+        "http": {"method": method, "url": format!("http://127.0.0.1:{port}{url}"), "timeoutMs": 300},
+    })
+}
+
+fn front(tools: &[Value]) -> Front {
+    let mut config = http_config(1);
+    config["source"] = json!({"tools": tools});
+    let front = Front::new(&config);
+    assert_eq!(front.door.status().config_error, None);
+    front
+}
+
+fn forecast(port: u16) -> Value {
+    let mut tool = tool("forecast", "GET", "/v1/forecast?city={city}&days={days}", port);
+    tool["title"] = "Weather forecast".into();
+    tool["description"] = "Forecast for a city".into();
+    tool["inputSchema"]["required"] = json!(["city"]);
+    tool
+}
+
+fn call(name: &str, arguments: &Value) -> String {
+    let params = json!({"name": name, "arguments": arguments});
+    json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string()
+}
+
+const VERSION: (&str, &str) = ("mcp-protocol-version", "2026-07-28");
+
+/// What legacy clients are answered, exactly.
+#[tokio::test]
+async fn the_answers_to_legacy_clients() {
+    let front = front(&[forecast(1)]);
+    let request = |method: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}"}}"#);
+    let initialize = |version: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"{version}"}}}}"#)
+    };
+    let with_id = |id: &str| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
+    let both = "application/json, text/event-stream";
+    // Accept, version header, body.
+    let posts: Vec<(&str, &str, String)> = vec![
+        (both, "", initialize("2025-11-25")),
+        (both, "", initialize("2025-06-18")),
+        (both, "", initialize("2025-03-26")),
+        (both, "", initialize("2024-11-05")),
+        (both, "", initialize("2026-07-28")),
+        (both, "", initialize("1999-01-01")),
+        (both, "1999-01-01", initialize("2025-11-25")),
+        (both, "", request("initialize")),
+        (both, "2025-11-25", request("ping")),
+        (both, "1999-01-01", request("ping")),
+        ("application/json", "", request("ping")),
+        ("text/event-stream", "", request("ping")),
+        ("*/*", "", request("ping")),
+        ("", "", request("ping")),
+        ("text/html", "", request("ping")),
+        (both, "", request("tools/list")),
+        (both, "", r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"x"}}"#.into()),
+        (both, "", request("resources/list")),
+        (both, "", request("server/discover")),
+        (both, "", request("tools/call")),
+        (both, "", r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[]}"#.into()),
+        (
+            both,
+            "",
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"forecast","arguments":[]}}"#.into(),
+        ),
+        (both, "", call("nothing", &json!({}))),
+        (both, "", call("forecast", &json!({}))),
+        (both, "", call("forecast", &json!({"city": 7}))),
+        (both, "", call("forecast", &json!({"city": "Oslo"}))),
+        (both, "", with_id("\"a\\u0062\"")),
+        (both, "", with_id("1.0")),
+        (both, "", with_id("12345678901234567890123")),
+        (both, "", with_id("-1e2")),
+        (both, "", with_id("null")),
+        (both, "", with_id("true")),
+        (both, "", r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.into()),
+        (both, "", r#"{"jsonrpc":"2.0","id":1,"result":{}}"#.into()),
+        (both, "1999-01-01", r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.into()),
+        (both, "", "[]".into()),
+        (both, "", "7".into()),
+        (both, "", "{".into()),
+    ];
+    let mut table = String::new();
+    for (accept, version, body) in posts {
+        let mut post = front.post(&body);
+        for (name, value) in [("accept", accept), ("mcp-protocol-version", version)] {
+            match value {
+                "" => drop(post.headers_mut().remove(name)),
+                value => drop(post.headers_mut().insert(name, HeaderValue::try_from(value).unwrap())),
+            }
+        }
+        let (status, headers, answer) = collect(front.ask(post).await).await;
+        let media_type = headers.get("content-type").map_or("", |value| value.to_str().unwrap());
+        assert!(!headers.contains_key("mcp-session-id"));
+        let answer = String::from_utf8_lossy(&answer).replace('\n', "⏎");
+        writeln!(table, "{body}  accept: {accept}  version: {version}\n  {} {media_type} {answer}", status.as_u16())
+            .unwrap();
+    }
+    for method in ["GET", "DELETE", "PUT"] {
+        let (status, headers, answer) = collect(front.ask(front.bare(method, "/weather/mcp")).await).await;
+        writeln!(table, "{method}\n  {} {:?} {}", status.as_u16(), headers["allow"], String::from_utf8_lossy(&answer))
+            .unwrap();
+    }
+    insta::assert_snapshot!(table);
+}
+
+/// Headers, and the message.
+type Case<'a> = (&'a [(&'a str, &'a str)], Value);
+
+#[tokio::test]
+async fn the_answers_to_modern_clients() {
+    let api = api().await;
+    let front = front(&[forecast(api.port)]);
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}});
+    let message = |method: &str, params: Value| {
+        let mut params = params;
+        params["_meta"] = meta.clone();
+        json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+    };
+    let mut without_capabilities = message("tools/list", json!({}));
+    without_capabilities["params"]["_meta"]
+        .as_object_mut()
+        .unwrap()
+        .remove("io.modelcontextprotocol/clientCapabilities");
+    let mut future = message("tools/list", json!({}));
+    future["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2099-01-01".into();
+    let oslo = json!({"name": "forecast", "arguments": {"city": "Oslo"}});
+    let cases: Vec<Case> = vec![
+        (&[VERSION, ("mcp-method", "server/discover")], message("server/discover", json!({}))),
+        (&[VERSION, ("mcp-method", "tools/list")], message("tools/list", json!({}))),
+        (&[VERSION, ("mcp-method", "tools/call"), ("mcp-name", "forecast")], message("tools/call", oslo.clone())),
+        (
+            &[VERSION, ("mcp-method", "tools/call"), ("mcp-name", "=?base64?Zm9yZWNhc3Q=?=")],
+            message("tools/call", oslo.clone()),
+        ),
+        (&[VERSION, ("mcp-method", "tools/call"), ("mcp-name", "other")], message("tools/call", oslo.clone())),
+        (&[VERSION, ("mcp-method", "tools/call")], message("tools/call", oslo)),
+        (&[VERSION, ("mcp-method", "ping")], message("ping", json!({}))),
+        (&[VERSION, ("mcp-method", "initialize")], message("initialize", json!({}))),
+        (&[VERSION], message("tools/list", json!({}))),
+        (&[VERSION, ("mcp-method", "tools/call")], message("tools/list", json!({}))),
+        (&[("mcp-method", "tools/list")], message("tools/list", json!({}))),
+        (&[("mcp-protocol-version", "2025-11-25"), ("mcp-method", "tools/list")], message("tools/list", json!({}))),
+        (&[VERSION, ("mcp-method", "tools/list")], json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})),
+        (&[VERSION, ("mcp-method", "tools/list")], without_capabilities),
+        (&[("mcp-protocol-version", "2099-01-01"), ("mcp-method", "tools/list")], future),
+        (&[VERSION], json!({"jsonrpc": "2.0", "method": "notifications/cancelled"})),
+    ];
+    let mut table = String::new();
+    for (headers, message) in cases {
+        let mut post = front.post(&message.to_string());
+        for (name, value) in headers {
+            post.headers_mut().insert(HeaderName::try_from(*name).unwrap(), HeaderValue::try_from(*value).unwrap());
+        }
+        let (status, answer) = text(front.ask(post).await).await;
+        let method = message["method"].as_str().unwrap();
+        writeln!(table, "{method} {headers:?}\n  {status} {answer}").unwrap();
+    }
+    insta::assert_snapshot!(table.replace(&api.port.to_string(), "PORT"));
+}
+
+#[tokio::test]
+async fn what_an_api_answers_is_told() {
+    let api = api().await;
+    let port = api.port;
+    let mut header = tool("header", "GET", "/echo", port);
+    header["http"]["headers"] = json!([{"name": "X-Token", "value": "t-1"}]);
+    let mut unset = tool("unset", "GET", "/echo", port);
+    unset["http"]["headers"] = json!([{"name": "X-Token", "env": "MOORING_TEST_NOT_SET"}]);
+    let mut set = tool("set", "GET", "/echo", port);
+    set["http"]["headers"] = json!([{"name": "X-Token", "env": "CARGO_PKG_NAME"}]);
+    let paths = [
+        "/text",
+        "/list",
+        "/big-number",
+        "/missing",
+        "/broken",
+        "/nothing",
+        "/binary",
+        "/large",
+        "/moved",
+        "/away",
+        "/circle",
+        "/slow",
+    ];
+    let mut tools: Vec<_> = paths.iter().map(|path| tool(path, "GET", path, port)).collect();
+    tools.extend([header, unset, set, forecast(port)]);
+    tools.push(tool("get", "GET", "/users/{city}?days={days}", port));
+    tools.push(tool("delete", "DELETE", "/users/{city}", port));
+    tools.push(tool("post", "POST", "/users/{city}?days={days}", port));
+    tools.push(tool("put", "PUT", "/users", port));
+    tools.push(tool("away", "GET", "/", 1));
+    let front = front(&tools);
+    let mut cases: Vec<(String, Value)> = paths.iter().map(|path| ((*path).to_owned(), json!({}))).collect();
+    for (name, arguments) in [
+        ("header", json!({})),
+        ("set", json!({})),
+        ("unset", json!({})),
+        ("forecast", json!({"city": "São Paulo&x=1"})),
+        ("get", json!({"city": "a/b", "days": 2, "other": 1})),
+        ("get", json!({"city": "..", "days": 2})),
+        ("get", json!({"days": 2})),
+        ("delete", json!({"city": "x"})),
+        ("post", json!({"city": "x", "days": 1, "other": {"a": [1]}})),
+        ("put", json!({"city": "x"})),
+        ("away", json!({})),
+    ] {
+        cases.push((name.to_owned(), arguments));
+    }
+    let mut table = String::new();
+    for (name, arguments) in cases {
+        let (status, answer) = text(front.ask(front.post(&call(&name, &arguments))).await).await;
+        writeln!(table, "{name} {arguments}\n  {status} {answer:.500}").unwrap();
+    }
+    insta::assert_snapshot!(table.replace(&port.to_string(), "PORT"));
+    let asked = api.calls();
+    let raw = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"put","arguments":{"n":12345678901234567890123,"x":1e2}}}"#;
+    drop(front.ask(front.post(raw)).await);
+    assert_eq!(api.calls(), asked + 1);
+    assert_eq!(api.last().body(), r#"{"n":12345678901234567890123,"x":1e2}"#);
+}
+
+#[tokio::test]
+async fn the_largest_answer_passes() {
+    let api = api().await;
+    let front = front(&[tool("largest", "GET", "/largest", api.port)]);
+    let (status, answer) = text(front.ask(front.post(&call("largest", &json!({})))).await).await;
+    assert_eq!(status, 200);
+    assert!(answer.len() > ANSWER_MAXIMUM && answer.contains("\"isError\":false"));
+}
+
+type Change = Box<dyn Fn(&mut Value)>;
+
+#[tokio::test]
+async fn a_wrong_declaration_is_told_and_never_served() {
+    let wrong: Vec<(&str, Change)> = vec![
+        ("http.method", Box::new(|tool| tool["http"]["method"] = "get".into())),
+        ("http.url", Box::new(|tool| tool["http"]["url"] = "http://{city}/".into())),
+        ("inputSchema", Box::new(|tool| tool["inputSchema"]["type"] = 7.into())),
+        ("http.headers", Box::new(|tool| tool["http"]["headers"] = json!([{"name": "a b", "value": "x"}]))),
+        ("http.headers", Box::new(|tool| tool["http"]["headers"] = json!([{"name": "Host", "value": "x"}]))),
+        ("http.headers", Box::new(|tool| tool["http"]["headers"] = json!([{"name": "a", "value": "x\ny"}]))),
+    ];
+    for (field, change) in wrong {
+        let mut declared = forecast(1);
+        change(&mut declared);
+        let mut config = http_config(1);
+        config["source"] = json!({"tools": [declared]});
+        let front = Front::new(&config);
+        let error = front.door.status().config_error.unwrap();
+        assert!(error.contains("forecast") && error.contains(field), "{error}");
+    }
+    let mut config = http_config(1);
+    config["source"] = json!({"tools": [forecast(1), forecast(1)]});
+    assert!(Front::new(&config).door.status().config_error.unwrap().contains("twice"));
+}

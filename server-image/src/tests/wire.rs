@@ -1,0 +1,193 @@
+//! Raw sockets: framing, sizes, two Hosts, HTTP/2.
+
+use bytes::Bytes;
+use http::{Request, StatusCode, Version};
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use super::backend::Backend;
+use super::front::{Front, http_config};
+use crate::refusal::json;
+
+const PING: &str = r#"{"jsonrpc":"2.0","id":"é","method":"ping"}"#;
+
+async fn echo() -> Backend {
+    Backend::start(|request| async move { json(StatusCode::OK, String::from_utf8(request.body().to_vec()).unwrap()) })
+        .await
+}
+
+fn head(front: &Front, host: &str, rest: &str) -> String {
+    let key = front.key.expose();
+    format!(
+        "POST /weather/mcp HTTP/1.1\r\n{host}Authorization: Bearer {key}\r\nContent-Type: application/json\r\n\
+         Connection: close\r\n{rest}\r\n"
+    )
+}
+
+fn chunked(pieces: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for piece in pieces {
+        bytes.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
+        bytes.extend_from_slice(piece);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes.extend_from_slice(b"0\r\n\r\n");
+    bytes
+}
+
+#[tokio::test]
+async fn one_host_is_needed() {
+    let backend = echo().await;
+    let front = Front::new(&http_config(backend.port));
+    let address = front.listen().await;
+    let length = format!("Content-Length: {}\r\n", PING.len());
+    let cases = [
+        ("Host: mcp.example.com\r\n", "200"),
+        ("hOsT: MCP.example.com:8443\r\n", "200"),
+        ("Host: localhost:24080\r\n", "200"),
+        ("Host: [::1]:24080\r\n", "200"),
+        ("Host: mcp.example.com\r\nHost: mcp.example.com\r\n", "400"),
+        ("Host: mcp.example.com\r\nHost: evil.example.com\r\n", "400"),
+        ("", "400"),
+        ("Host:\r\n", "421"),
+        ("Host: evil.example.com\r\n", "421"),
+        ("Host: mcp.example.com.\r\n", "421"),
+        ("Host: mcp.example.com:443, evil.example.com\r\n", "421"),
+    ];
+    for (host, expected) in cases {
+        let request = head(&front, host, &length) + PING;
+        let answer = front.raw(address, request.as_bytes()).await;
+        assert_eq!(answer.split(' ').nth(1), Some(expected), "{host:?}: {answer}");
+    }
+    assert_eq!(backend.calls(), 4);
+    // The absolute form must agree with Host.
+    for (target, expected) in [("http://mcp.example.com", "200"), ("http://evil.example.com", "400")] {
+        let request = head(&front, "Host: mcp.example.com\r\n", &length) + PING;
+        let request = request.replacen("/weather", &format!("{target}/weather"), 1);
+        let answer = front.raw(address, request.as_bytes()).await;
+        assert_eq!(answer.split(' ').nth(1), Some(expected), "{target}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_may_come_in_any_pieces() {
+    let backend = echo().await;
+    let front = Front::new(&http_config(backend.port));
+    let address = front.listen().await;
+    let mut request = head(&front, "Host: mcp.example.com\r\n", "Transfer-Encoding: chunked\r\n").into_bytes();
+    let bytes: Vec<&[u8]> = PING.as_bytes().chunks(1).collect(); // splits the letter é, too
+    request.extend(chunked(&bytes));
+    // Byte by byte on the wire.
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.set_nodelay(true).unwrap();
+    for byte in &request {
+        stream.write_all(&[*byte]).await.unwrap();
+    }
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(PING), "{answer}");
+    assert_eq!(backend.last().body(), PING.as_bytes());
+    assert_eq!(backend.last().headers()["content-length"], PING.len().to_string().as_str());
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused_and_the_answer_arrives() {
+    let backend = echo().await;
+    let front = Front::new(&http_config(backend.port));
+    let address = front.listen().await;
+    let large = vec![b' '; 1024 * 1024];
+    let length = format!("Content-Length: {}\r\n", large.len());
+    let mut declared = head(&front, "Host: mcp.example.com\r\n", &length).into_bytes();
+    declared.extend_from_slice(&large);
+    let mut streamed = head(&front, "Host: mcp.example.com\r\n", "Transfer-Encoding: chunked\r\n").into_bytes();
+    streamed.extend(chunked(&large.chunks(1000).collect::<Vec<_>>()));
+    for request in [declared, streamed] {
+        let answer = front.raw(address, &request).await;
+        assert!(answer.starts_with("HTTP/1.1 413") && answer.contains("\"code\":413"), "{answer}");
+        assert!(answer.contains("connection: close"), "{answer}");
+    }
+    // A declared size is refused before any of it is sent.
+    let request = head(&front, "Host: mcp.example.com\r\n", "Content-Length: 1073741824\r\n");
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut begin = [0; 12];
+    stream.read_exact(&mut begin).await.unwrap();
+    assert_eq!(&begin, b"HTTP/1.1 413");
+    assert_eq!(backend.calls(), 0);
+    // The limit itself passes.
+    let fitting = format!("{}{PING}", " ".repeat(4096 - PING.len()));
+    let request = head(&front, "Host: mcp.example.com\r\n", "Content-Length: 4096\r\n") + &fitting;
+    assert!(front.raw(address, request.as_bytes()).await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn a_refusal_arrives_before_a_large_body_is_sent() {
+    let backend = echo().await;
+    let front = Front::new(&http_config(backend.port));
+    let address = front.listen().await;
+    let body = "x".repeat(3 * 1024 * 1024);
+    let request = format!(
+        "POST /weather/mcp HTTP/1.1\r\nHost: mcp.example.com\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    assert!(front.raw(address, request.as_bytes()).await.starts_with("HTTP/1.1 401"));
+}
+
+#[tokio::test]
+async fn wrong_utf8_and_garbage_are_refused_and_the_next_request_is_served() {
+    let backend = echo().await;
+    let front = Front::new(&http_config(backend.port));
+    let address = front.listen().await;
+    for body in [&b"{\"id\":1,\"method\":\"\xc3\"}"[..], b"\x00", b"{\"id\":1,\"method\":\"\x00\"}"] {
+        let length = format!("Content-Length: {}\r\n", body.len());
+        let mut request = head(&front, "Host: mcp.example.com\r\n", &length).into_bytes();
+        request.extend_from_slice(body);
+        assert!(front.raw(address, &request).await.starts_with("HTTP/1.1 400"));
+    }
+    for garbage in [&b"GET\r\n\r\n"[..], b"\xff\xff\xff\xff\r\n\r\n", b"POST / HTTP/1.1\r\nHost : x\r\n\r\n"] {
+        let answer = front.raw(address, garbage).await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{answer}");
+    }
+    let length = format!("Content-Length: {}\r\n", PING.len());
+    let request = head(&front, "Host: mcp.example.com\r\n", &length) + PING;
+    assert!(front.raw(address, request.as_bytes()).await.starts_with("HTTP/1.1 200"));
+    assert_eq!(backend.calls(), 1);
+}
+
+#[tokio::test]
+async fn http_2_is_held_to_its_authority() {
+    let backend = echo().await;
+    let front = Front::new(&http_config(backend.port));
+    let address = front.listen().await;
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    front.run(async move {
+        let _ = connection.await;
+    });
+    let key = front.key.expose().to_owned();
+    for (authority, host, expected) in [
+        ("mcp.example.com", None, 200),
+        ("mcp.example.com", Some("mcp.example.com"), 200),
+        ("evil.example.com", None, 421),
+        ("evil.example.com", Some("mcp.example.com"), 400),
+        ("mcp.example.com", Some("evil.example.com"), 400),
+    ] {
+        let mut request = Request::post(format!("http://{authority}/weather/mcp"))
+            .version(Version::HTTP_2)
+            .header("x-api-key", &key)
+            .header("content-type", "application/json")
+            .body(Full::new(Bytes::from(PING)))
+            .unwrap();
+        if let Some(host) = host {
+            request.headers_mut().insert("host", host.parse().unwrap());
+        }
+        let response = sender.send_request(request).await.unwrap();
+        assert_eq!(response.status(), expected, "{authority} {host:?}");
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        assert!(expected != 200 || body == PING);
+    }
+    assert_eq!(backend.calls(), 2);
+}
