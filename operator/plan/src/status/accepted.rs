@@ -20,7 +20,7 @@ pub(super) fn accepted(observed: &Observed, outcome: Outcome<'_>) -> Verdict {
     }
     if let Some(error) = refused_config(observed, &plan.revisions.config) {
         let message =
-            format!("a front door keeps its last good config, because it does not understand the newest: {error}");
+            format!("A front door keeps its last good config, because it does not understand the newest: {error}");
         return Verdict::new(State::False, Reason::ConfigRefused, message);
     }
     // It is served, less what these name.

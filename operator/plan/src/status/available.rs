@@ -43,17 +43,20 @@ pub(super) fn available(server: &McpServer, observed: &Observed, outcome: Outcom
     let failure = failed_create(deployment).or_else(|| pods::failure(observed.pods.values()));
     match failure {
         Some(failure) if missing.is_empty() || !follows_from_a_reference(failure.reason) => because(failure),
-        _ => Verdict::of_findings(state, &missing)
-            .unwrap_or_else(|| Verdict::new(state, Reason::Progressing, progress + ".")),
+        _ => Verdict::of_findings(state, &missing).unwrap_or_else(|| {
+            let newer = if available >= wanted { ", and newer ones are starting." } else { "." };
+            Verdict::new(state, Reason::Progressing, progress + newer)
+        }),
     }
 }
 
-/// Whether every wanted pod is of the newest template and available.
+/// Whether every wanted pod is of the newest template and available, and no older one is left.
 fn is_settled(deployment: &ObservedDeployment, wanted: i32) -> bool {
     let status = &deployment.status;
     let observed = status.observed_generation.is_some_and(|generation| generation >= deployment.generation);
     let enough = |count: Option<i32>| count.unwrap_or(0) >= wanted;
-    observed && enough(status.updated_replicas) && enough(status.available_replicas)
+    let none_older = status.replicas.unwrap_or(0) <= status.updated_replicas.unwrap_or(0);
+    observed && none_older && enough(status.updated_replicas) && enough(status.available_replicas)
 }
 
 /// Quota and policy refusals stand on the Deployment.

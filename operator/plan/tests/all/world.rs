@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mooring_api::McpServer;
 use mooring_contract::Key;
 use mooring_contract::key::ENTROPY;
@@ -106,8 +105,4 @@ pub fn world(server: &McpServer) -> Observed {
         }],
         ..Observed::default()
     }
-}
-
-pub fn time(text: &str) -> Time {
-    Time(text.parse().unwrap())
 }
