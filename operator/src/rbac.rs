@@ -38,7 +38,7 @@ const fn served(
 
 /// Every right, and no other.
 const RULES: &[Rule] = &[
-    served("mooring.dev", &["mcpservers"], &["get", "list", "watch"], "reads the servers it runs"),
+    served("mooring.dev", &["mcpservers"], &["list", "watch"], "reads the servers it runs"),
     served("mooring.dev", &["mcpservers/status"], &["patch"], "writes what it found"),
     served(
         "mooring.dev",
@@ -61,7 +61,7 @@ const RULES: &[Rule] = &[
     served(
         "",
         &["pods"],
-        &["get", "list", "patch", "watch"],
+        &["list", "patch", "watch"],
         "reads why a pod does not start; patches one annotation, so that the kubelet refreshes keys at once",
     ),
     served("", &["persistentvolumeclaims"], &["get", "list", "watch"], "tells of a volume that does not exist (metadata only)"),
@@ -89,7 +89,7 @@ const RULES: &[Rule] = &[
         place: Where::Cluster,
         group: "networking.k8s.io",
         resources: &["ingressclasses"],
-        verbs: &["get", "list", "watch"],
+        verbs: &["list", "watch"],
         why: "which ingress controller an Ingress is for, so that it gets the right annotations",
     },
 ];
