@@ -46,7 +46,7 @@ func guard() error {
 	c := parse("guard")
 	for _, covered := range []string{"/etc/", "/var/", "/run/", "/proc/", "/sys/"} {
 		if strings.HasPrefix(c.data, covered) {
-			return fmt.Errorf("the data directory %s lies below %s, which the cluster covers with its own: choose another", c.data, covered)
+			return fmt.Errorf("the data directory %s lies below %s, which the cluster covers with its own: set MOORING_CACHE to another place", c.data, covered)
 		}
 	}
 	stop := make(chan os.Signal, 1)

@@ -18,11 +18,11 @@ import (
 type request struct {
 	Op     string   `json:"op"`
 	Target string   `json:"target"` // dial, forward: an address inside
-	Name   string   `json:"name"`   // start, stop: a process
-	Argv   []string `json:"argv"`
-	Log    string   `json:"log"`
-	Signal int      `json:"signal"`
-	Wait   bool     `json:"wait"` // signal: answer once the process has ended
+	Name   string   `json:"name"`   // start, signal, state: a process
+	Argv   []string `json:"argv"`   // start
+	Log    string   `json:"log"`    // start: where its output is appended
+	Signal int      `json:"signal"` // signal
+	Wait   bool     `json:"wait"`   // signal: answer once the process has ended
 }
 
 type answer struct {

@@ -57,12 +57,19 @@ impl External {
             &format!("service/{service}"),
             &format!(":{port}"),
         ]);
-        let mut child = command.stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).spawn()?;
         let mut lines = BufReader::new(child.stdout.take().context("a standard output")?).lines();
-        let said = lines.next_line().await?.unwrap_or_default();
+        let mut errors = BufReader::new(child.stderr.take().context("a standard error")?).lines();
+        let said = match lines.next_line().await? {
+            Some(line) => line,
+            None => errors.next_line().await?.unwrap_or_default(),
+        };
         // Forwarding from 127.0.0.1:40123 -> 8000
         let address = said.split_whitespace().nth(2).and_then(|address| address.parse().ok());
         let address = address.with_context(|| format!("kubectl port-forward to {target} said: {said}"))?;
+        // It says a line for each connection, and would end if nobody listened.
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        tokio::spawn(async move { while let Ok(Some(_)) = errors.next_line().await {} });
         self.forwards.lock().unwrap_or_else(PoisonError::into_inner).push(child);
         Ok(address)
     }

@@ -14,7 +14,7 @@ pub const PAUSE: &str = "localhost/pause:1";
 
 /// The archive of the pause image.
 pub fn pause() -> Result<PathBuf> {
-    let program = source("cluster/pause.c");
+    let program = source("cluster/pause/pause.c");
     let key = cache::key([std::fs::read(&program)?, PAUSE.into()]);
     cache::made("images/pause", &key, "Making the pause image", |out| {
         let binary = out.with_extension("bin");
