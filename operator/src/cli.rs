@@ -120,7 +120,12 @@ impl Shape {
         Settings {
             front_door_image: self.front_door_image.clone(),
             front_door_pull_policy: given(&self.front_door_pull_policy),
-            front_door_pull_secrets: self.front_door_pull_secrets.iter().filter(|name| !name.is_empty()).cloned().collect(),
+            front_door_pull_secrets: self
+                .front_door_pull_secrets
+                .iter()
+                .filter(|name| !name.is_empty())
+                .cloned()
+                .collect(),
             upgrade: match self.upgrade_policy {
                 UpgradePolicy::Auto => Upgrade::Auto,
                 UpgradePolicy::Manual => Upgrade::Manual,
@@ -233,7 +238,9 @@ mod tests {
         command.build();
         command.clone().debug_assert();
         let operator = command.find_subcommand("operator").unwrap();
-        for argument in operator.get_arguments().filter(|argument| !["help", "version"].contains(&argument.get_id().as_str())) {
+        for argument in
+            operator.get_arguments().filter(|argument| !["help", "version"].contains(&argument.get_id().as_str()))
+        {
             let variable = argument.get_env().unwrap_or_default().to_string_lossy().into_owned();
             let flag = argument.get_long().unwrap().to_uppercase().replace('-', "_");
             assert_eq!(variable, format!("MOORING_{flag}"));
@@ -242,7 +249,14 @@ mod tests {
 
     #[test]
     fn lists_and_empty_values_are_understood() {
-        let given = operator(&["--namespaces", "b,a,b", "--base-domain", "", "--front-door-pull-secret=x", "--front-door-pull-secret=y"]);
+        let given = operator(&[
+            "--namespaces",
+            "b,a,b",
+            "--base-domain",
+            "",
+            "--front-door-pull-secret=x",
+            "--front-door-pull-secret=y",
+        ]);
         assert_eq!(given.scope(), Scope::Namespaces(vec!["a".into(), "b".into()]));
         let settings = given.shape.settings();
         assert_eq!((settings.base_domain, settings.front_door_pull_secrets), (None, vec!["x".into(), "y".into()]));
@@ -254,7 +268,9 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        for arguments in [["--concurrency", "0"], ["--upgrade-parallelism", "0"], ["--front-door-pull-policy", "Sometimes"]] {
+        for arguments in
+            [["--concurrency", "0"], ["--upgrade-parallelism", "0"], ["--front-door-pull-policy", "Sometimes"]]
+        {
             assert!(Cli::try_parse_from(["mooring", "operator"].iter().chain(&arguments)).is_err(), "{arguments:?}");
         }
     }

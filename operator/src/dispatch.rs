@@ -37,12 +37,7 @@ pub struct Dispatcher {
 
 impl Dispatcher {
     /// A dispatcher that makes `concurrency` passes at a time.
-    pub fn new(
-        world: Arc<World>,
-            turns: Arc<Turns>,
-        metrics: Arc<Metrics>,
-        concurrency: usize,
-    ) -> Self {
+    pub fn new(world: Arc<World>, turns: Arc<Turns>, metrics: Arc<Metrics>, concurrency: usize) -> Self {
         Self {
             queue: Mutex::default(),
             changed: Notify::new(),

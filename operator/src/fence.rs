@@ -57,10 +57,8 @@ where
 {
     type Response = S::Response;
     type Error = BoxError;
-    type Future = Either<
-        Ready<Result<S::Response, BoxError>>,
-        futures::future::MapErr<S::Future, fn(S::Error) -> BoxError>,
-    >;
+    type Future =
+        Either<Ready<Result<S::Response, BoxError>>, futures::future::MapErr<S::Future, fn(S::Error) -> BoxError>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(context).map_err(Into::into)
@@ -97,7 +95,9 @@ mod tests {
         fence.open_until(clock::instant() + Duration::from_secs(1));
         assert!(passes(&fence, Method::POST).await);
         tokio::time::advance(Duration::from_secs(1)).await;
-        for (method, expected) in [(Method::POST, false), (Method::PATCH, false), (Method::DELETE, false), (Method::GET, true)] {
+        for (method, expected) in
+            [(Method::POST, false), (Method::PATCH, false), (Method::DELETE, false), (Method::GET, true)]
+        {
             assert_eq!(passes(&fence, method.clone()).await, expected, "{method}");
         }
     }

@@ -64,7 +64,11 @@ impl Sighting {
         let duration = Duration::from_secs(u64::try_from(spec.lease_duration_seconds.unwrap_or(0)).unwrap_or(0));
         match &self.seen {
             Some((seen, since)) if seen == spec => {
-                if now.duration_since(*since) > duration { Claim::Free } else { Claim::Taken }
+                if now.duration_since(*since) > duration {
+                    Claim::Free
+                } else {
+                    Claim::Taken
+                }
             }
             _ => {
                 self.seen = Some((spec.clone(), now));
@@ -92,7 +96,9 @@ impl Election {
                     told = true;
                 }
                 Ok(None) => {}
-                Err(error) => tracing::warn!(lease = self.name, %error, "the Lease could not be taken; it is tried again"),
+                Err(error) => {
+                    tracing::warn!(lease = self.name, %error, "the Lease could not be taken; it is tried again")
+                }
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -111,7 +117,9 @@ impl Election {
             match self.attempt(&mut Sighting::default()).await {
                 Ok(Some(renewed)) => since = renewed,
                 Ok(None) => return "another operator took the Lease",
-                Err(error) => tracing::warn!(lease = self.name, %error, "the Lease could not be renewed; it is tried again"),
+                Err(error) => {
+                    tracing::warn!(lease = self.name, %error, "the Lease could not be renewed; it is tried again")
+                }
             }
             if is_late(since) {
                 return "the Lease could not be renewed in time";
@@ -127,7 +135,11 @@ impl Election {
             if spec.holder_identity.as_deref() != Some(self.holder.as_str()) {
                 return Ok(());
             }
-            *spec = LeaseSpec { lease_duration_seconds: Some(1), lease_transitions: spec.lease_transitions, ..LeaseSpec::default() };
+            *spec = LeaseSpec {
+                lease_duration_seconds: Some(1),
+                lease_transitions: spec.lease_transitions,
+                ..LeaseSpec::default()
+            };
             self.api.replace(&self.name, &PostParams::default(), &lease).await.map(|_| ())
         });
         match released.await {

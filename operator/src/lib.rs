@@ -9,10 +9,10 @@ pub mod clock;
 pub mod command;
 pub mod dispatch;
 pub mod fence;
-pub mod listener;
 pub mod key;
 pub mod lease;
 pub mod limit;
+pub mod listener;
 pub mod metrics;
 pub mod observe;
 pub mod publish;
@@ -25,3 +25,6 @@ pub mod telemetry;
 pub mod turns;
 pub mod watch;
 pub mod world;
+
+#[cfg(test)]
+mod fake;

@@ -36,7 +36,8 @@ impl CallError {
     /// How long the API server asks to wait.
     pub fn retry_after(&self) -> Option<Duration> {
         let Self::Kube(kube::Error::Api(status)) = self else { return None };
-        let seconds = status.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0)?;
+        let seconds =
+            status.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0)?;
         Some(Duration::from_secs(seconds.into()))
     }
 

@@ -64,7 +64,12 @@ const RULES: &[Rule] = &[
         &["list", "patch", "watch"],
         "reads why a pod does not start; patches one annotation, so that the kubelet refreshes keys at once",
     ),
-    served("", &["persistentvolumeclaims"], &["get", "list", "watch"], "tells of a volume that does not exist (metadata only)"),
+    served(
+        "",
+        &["persistentvolumeclaims"],
+        &["get", "list", "watch"],
+        "tells of a volume that does not exist (metadata only)",
+    ),
     served(
         "apps",
         &["deployments"],

@@ -22,6 +22,8 @@ const LONGEST: Duration = Duration::from_secs(60);
 const ROUNDS: usize = 3;
 /// When to look again after the API server refused a child: its reason, such as a quota, may be gone.
 const REFUSED_AGAIN: Duration = Duration::from_mins(1);
+/// When to look again whether somebody else's object still has the name of a child. Looking writes nothing.
+const CONFLICT_AGAIN: Duration = Duration::from_secs(10);
 /// When to look again while an earlier server's children are in the way; their end is seen sooner where it is watched.
 const WAITING_AGAIN: Duration = Duration::from_secs(2);
 
@@ -115,7 +117,10 @@ impl Reconciler {
         let next_change = status::next_change(server, &observed, now);
         let (pass, again) = match &decision {
             Decision::Planned { applied, .. } if applied.waiting => (Pass::Waiting, Some(WAITING_AGAIN)),
-            Decision::Planned { applied, .. } if !applied.refused.is_empty() => (Pass::Applied, Some(REFUSED_AGAIN)),
+            Decision::Planned { applied, .. } if !applied.refused.is_empty() => {
+                let conflicts = applied.refused.iter().all(|finding| finding.reason == Reason::NameConflict);
+                (Pass::Applied, Some(if conflicts { CONFLICT_AGAIN } else { REFUSED_AGAIN }))
+            }
             Decision::Planned { .. } => (Pass::Applied, None),
             Decision::Rejected(_) => (Pass::Rejected, None),
         };

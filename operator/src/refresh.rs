@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::core::PartialObjectMeta;
 use kube::api::{Patch, PatchParams};
+use kube::core::PartialObjectMeta;
 use kube::{Api, Client};
 use mooring_plan::observed::{Door, ObservedPod};
 use mooring_plan::outcome::Revisions;
@@ -69,7 +69,7 @@ impl Refresher {
     /// A refresher whose answers go to `world` and whose news go to `waker`.
     pub fn new(
         client: Client,
-            world: Arc<World>,
+        world: Arc<World>,
         metrics: Arc<Metrics>,
         waker: Waker,
         tasks: TaskTracker,

@@ -1,5 +1,7 @@
 //! Logs, as JSON for machines or as text for people, on standard error: standard output belongs to what commands print.
 
+use std::io::IsTerminal as _;
+
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
 
@@ -19,7 +21,7 @@ pub fn start(format: LogFormat, filter: &str) -> Result<(), ParseError> {
     // A second start, which only tests see, keeps the first one's settings.
     let _ = match format {
         LogFormat::Json => logs.json().flatten_event(true).with_current_span(false).try_init(),
-        LogFormat::Text => logs.compact().try_init(),
+        LogFormat::Text => logs.compact().with_ansi(std::io::stderr().is_terminal()).try_init(),
     };
     Ok(())
 }

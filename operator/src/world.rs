@@ -205,10 +205,13 @@ impl World {
         for claim in state.claims.get(key).into_iter().flatten() {
             others.extend(state.claimants.get(&claim.host).into_iter().flatten().filter(|other| *other != key));
         }
-        let is_older = |other: &&ServerKey| {
-            state.servers.get(*other).is_some_and(|other| claims::is_older(&other.server, server))
-        };
-        others.into_iter().filter(is_older).flat_map(|other| state.claims.get(other).into_iter().flatten().cloned()).collect()
+        let is_older =
+            |other: &&ServerKey| state.servers.get(*other).is_some_and(|other| claims::is_older(&other.server, server));
+        others
+            .into_iter()
+            .filter(is_older)
+            .flat_map(|other| state.claims.get(other).into_iter().flatten().cloned())
+            .collect()
     }
 
     // Status
@@ -254,7 +257,8 @@ impl World {
     /// The Secrets of a namespace whose names begin with `prefix`.
     pub fn secrets_with_prefix(&self, namespace: &str, prefix: &str) -> Vec<Meta> {
         let from = ChildKey { kind: Kind::Secret, namespace: namespace.to_owned(), name: prefix.to_owned() };
-        let belongs = |key: &ChildKey| key.kind == Kind::Secret && key.namespace == namespace && key.name.starts_with(prefix);
+        let belongs =
+            |key: &ChildKey| key.kind == Kind::Secret && key.namespace == namespace && key.name.starts_with(prefix);
         let state = self.read();
         state.children.range(from..).take_while(|(key, _)| belongs(key)).map(|(_, child)| child.meta.clone()).collect()
     }
@@ -272,7 +276,8 @@ impl World {
         });
         let detailed = child.deployment.is_some() || !child.addresses.is_empty();
         let known = self.memory.holds(&server, &key, &child.meta)
-            || (key.kind == Kind::Secret && self.secrets.holds(&key.namespace, &key.name, &child.meta.resource_version));
+            || (key.kind == Kind::Secret
+                && self.secrets.holds(&key.namespace, &key.name, &child.meta.resource_version));
         let unchanged = known && (same_detail || (before.is_none() && !detailed));
         let cause = if key.kind == Kind::Secret { Cause::Keys } else { Cause::Other };
         state.children.insert(key, Arc::new(child));
@@ -390,7 +395,10 @@ impl World {
     pub fn references(&self, key: &ServerKey, of: &BTreeSet<Reference>) -> BTreeMap<Reference, Known> {
         let state = self.read();
         let known = |reference: &Reference| {
-            state.tracked.get(&(key.namespace.clone(), reference.clone())).map_or(Known::Unknown, |tracked| tracked.known)
+            state
+                .tracked
+                .get(&(key.namespace.clone(), reference.clone()))
+                .map_or(Known::Unknown, |tracked| tracked.known)
         };
         of.iter().map(|reference| (reference.clone(), known(reference))).collect()
     }
@@ -479,8 +487,13 @@ impl World {
 
     /// A complete list of IngressClasses was seen.
     pub fn retain_ingress_classes(&self, seen: &HashSet<(String, String)>) -> Vec<Wake> {
-        let gone: Vec<String> =
-            self.read().classes.keys().filter(|name| !seen.contains(&(String::new(), (*name).clone()))).cloned().collect();
+        let gone: Vec<String> = self
+            .read()
+            .classes
+            .keys()
+            .filter(|name| !seen.contains(&(String::new(), (*name).clone())))
+            .cloned()
+            .collect();
         gone.iter().flat_map(|name| self.put_ingress_class(name, None)).collect()
     }
 }

@@ -25,11 +25,23 @@ use crate::watch::view::{Meta, MetaView};
 
 /// A kind of object that a server owns.
 pub trait Child:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug + Sync + 'static
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Serialize
+    + DeserializeOwned
+    + Clone
+    + Debug
+    + Sync
+    + 'static
 {
 }
 impl<K> Child for K where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug + Sync + 'static
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Serialize
+        + DeserializeOwned
+        + Clone
+        + Debug
+        + Sync
+        + 'static
 {
 }
 

@@ -1,8 +1,8 @@
 //! The only writer of children: it does what a plan says, by server-side apply, and decides nothing but whether a child
 //! has to be written at all. What is applied is never also made by POST, and the other way round.
 
-pub mod memory;
 mod child;
+pub mod memory;
 mod secrets;
 
 pub use secrets::new_subject;
@@ -139,7 +139,12 @@ impl Writer {
         Ok(applied)
     }
 
-    async fn child_if<K: child::Child>(&self, owner: Owner<'_>, kind: Kind, object: Option<&K>) -> Result<Done, ApplyError> {
+    async fn child_if<K: child::Child>(
+        &self,
+        owner: Owner<'_>,
+        kind: Kind,
+        object: Option<&K>,
+    ) -> Result<Done, ApplyError> {
         match object {
             Some(object) => self.child(owner, kind, object).await,
             None => Ok(Done::Applied),
@@ -149,7 +154,9 @@ impl Writer {
     /// Deletes an optional child that is no longer wanted, if it is ours.
     async fn prune<K: child::Child>(&self, owner: Owner<'_>, kind: Kind) -> Result<(), ApplyError> {
         let key = ChildKey { kind, namespace: owner.key.namespace.clone(), name: owner.key.name.clone() };
-        let Some(child) = self.world.child(&key).filter(|child| is_own(&child.meta, owner.server)) else { return Ok(()) };
+        let Some(child) = self.world.child(&key).filter(|child| is_own(&child.meta, owner.server)) else {
+            return Ok(());
+        };
         if child.meta.deleting {
             return Ok(());
         }
@@ -159,7 +166,13 @@ impl Writer {
     }
 
     /// Deletes the object with this UID; one that is gone, or another one of the same name, is left alone.
-    async fn delete<K: child::Child>(&self, kind: Kind, namespace: &str, name: &str, uid: &str) -> Result<(), ApplyError> {
+    async fn delete<K: child::Child>(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+    ) -> Result<(), ApplyError> {
         let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
         let api: kube::Api<K> = kube::Api::namespaced(self.client.clone(), namespace);
@@ -190,3 +203,6 @@ fn name_conflict(child: &ChildKey) -> Done {
     );
     finding(child, Reason::NameConflict, message)
 }
+
+#[cfg(test)]
+mod tests;

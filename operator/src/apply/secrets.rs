@@ -51,9 +51,7 @@ impl Writer {
                 Ok(Done::Applied)
             }
             Err(error) if error.code() == Some(409) => self.read_back(owner, &child).await,
-            Err(error) if error.is_refusal() => {
-                Ok(super::finding(&child, Reason::ChildRefused, error.to_string()))
-            }
+            Err(error) if error.is_refusal() => Ok(super::finding(&child, Reason::ChildRefused, error.to_string())),
             Err(source) => Err(ApplyError::Write { child, source }),
         }
     }
@@ -68,9 +66,9 @@ impl Writer {
         }
         self.world.secrets.forget(&child.namespace, &child.name);
         let owners = secret.metadata.owner_references.iter().flatten();
-        let ours_once = owners.into_iter().any(|other| {
-            other.controller == Some(true) && other.kind == "McpServer" && other.name == owner.key.name
-        });
+        let ours_once = owners
+            .into_iter()
+            .any(|other| other.controller == Some(true) && other.kind == "McpServer" && other.name == owner.key.name);
         Ok(if ours_once { Done::Waiting } else { name_conflict(child) })
     }
 }

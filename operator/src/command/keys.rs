@@ -65,7 +65,9 @@ impl Expiry {
     fn moment(self, now: Timestamp) -> anyhow::Result<Timestamp> {
         let moment = match self {
             Self::At(moment) => moment,
-            Self::In(span) => now.to_zoned(TimeZone::UTC).checked_add(span).context("--expires is too far away")?.timestamp(),
+            Self::In(span) => {
+                now.to_zoned(TimeZone::UTC).checked_add(span).context("--expires is too far away")?.timestamp()
+            }
         };
         if moment <= now {
             bail!("--expires: {moment} has passed");
@@ -101,7 +103,9 @@ impl Target {
         let namespace = namespace.unwrap_or_else(|| client.default_namespace().to_owned());
         let name = &arguments.server;
         let api: Api<McpServer> = Api::namespaced(client.clone(), &namespace);
-        let server = limit::call(api.get_opt(name)).await.with_context(|| format!("cannot read McpServer {namespace}/{name}"))?;
+        let server = limit::call(api.get_opt(name))
+            .await
+            .with_context(|| format!("cannot read McpServer {namespace}/{name}"))?;
         let server = server.with_context(|| format!("there is no McpServer {name} in namespace {namespace}"))?;
         Ok(Self { client, server, namespace })
     }
@@ -316,3 +320,6 @@ fn choose<'a>(keys: &'a [Listed], name: &str, server: &str) -> anyhow::Result<&'
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,9 @@ pub async fn config(file: Option<&Path>) -> anyhow::Result<Config> {
                 .await
                 .with_context(|| format!("cannot use {}", file.display()))?
         }
-        None => Config::infer().await.context("cannot tell how to reach the API server; name a file with --kubeconfig")?,
+        None => {
+            Config::infer().await.context("cannot tell how to reach the API server; name a file with --kubeconfig")?
+        }
     };
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT);

@@ -208,14 +208,8 @@ async fn serve(
         return;
     }
     let observer = Observer::new(client.clone(), Arc::clone(&world), turns);
-    let refresher = Refresher::new(
-        client.clone(),
-        Arc::clone(&world),
-        Arc::clone(metrics),
-        waker,
-        watching.clone(),
-        stop.clone(),
-    );
+    let refresher =
+        Refresher::new(client.clone(), Arc::clone(&world), Arc::clone(metrics), waker, watching.clone(), stop.clone());
     let reconciler = Reconciler {
         observer: observer.clone(),
         writer: Writer::new(client.clone(), Arc::clone(&world), Arc::clone(metrics), observer),

@@ -129,7 +129,8 @@ fn observed(server: &McpServer, ingress_controller: Option<&str>) -> Observed {
         };
         (declared.name.clone(), secret)
     });
-    let class = server.spec.ingress.as_ref().map(|ingress| ingress.class_name.clone().unwrap_or_else(|| "default".to_owned()));
+    let class =
+        server.spec.ingress.as_ref().map(|ingress| ingress.class_name.clone().unwrap_or_else(|| "default".to_owned()));
     let controller = ingress_controller.unwrap_or_default().to_owned();
     Observed {
         keys: Some(KeysSecret::default()),
@@ -137,7 +138,10 @@ fn observed(server: &McpServer, ingress_controller: Option<&str>) -> Observed {
         declared_keys: declared_keys.collect(),
         key_secrets: references::key_secrets(server).into_iter().map(|name| (name, BTreeMap::new())).collect(),
         existing_references: references::references(server),
-        ingress_classes: class.into_iter().map(|name| (name, IngressClass { controller: controller.clone(), default: true })).collect(),
+        ingress_classes: class
+            .into_iter()
+            .map(|name| (name, IngressClass { controller: controller.clone(), default: true }))
+            .collect(),
         ..Observed::default()
     }
 }
@@ -157,7 +161,10 @@ pub fn render(server: &McpServer, observed: &Observed, settings: &Settings) -> a
     document(&mut out, without_content(serde_json::to_value(mint::session_secret(server, GENERATED))?))?;
     for declared in server.spec.auth.iter().flat_map(|auth| &auth.keys) {
         let key = Key::from_entropy(&[0; ENTROPY]);
-        document(&mut out, without_content(serde_json::to_value(mint::declared_key_secret(server, &declared.name, &key, GENERATED))?))?;
+        document(
+            &mut out,
+            without_content(serde_json::to_value(mint::declared_key_secret(server, &declared.name, &key, GENERATED))?),
+        )?;
     }
     let Desired { service_account, config_map, keys, network_policy, service, deployment, ingress } = &plan.desired;
     optional(&mut out, service_account.as_ref())?;
@@ -191,7 +198,8 @@ fn without_content(mut secret: Value) -> Value {
         secret.get("data").and_then(Value::as_object).into_iter().flatten().map(|(name, _)| name.clone()).collect();
     if let Some(fields) = secret.as_object_mut() {
         fields.remove("data");
-        let placeholders: serde_json::Map<String, Value> = entries.into_iter().map(|name| (name, json!(GENERATED))).collect();
+        let placeholders: serde_json::Map<String, Value> =
+            entries.into_iter().map(|name| (name, json!(GENERATED))).collect();
         fields.insert("stringData".to_owned(), Value::Object(placeholders));
     }
     secret

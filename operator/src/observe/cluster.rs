@@ -22,7 +22,9 @@ const LOOK: Duration = Duration::from_secs(2);
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     /// Too old.
-    #[error("this is Kubernetes {0}; Mooring needs 1.{OLDEST_MINOR} or newer, because it runs servers as native sidecars")]
+    #[error(
+        "this is Kubernetes {0}; Mooring needs 1.{OLDEST_MINOR} or newer, because it runs servers as native sidecars"
+    )]
     TooOld(String),
     /// No answer.
     #[error("the API server cannot be asked for its version: {0}")]
@@ -61,7 +63,8 @@ pub async fn await_definition(client: &Client, scope: &Scope) {
             Ok(_) => return,
             Err(error) if looks.is_multiple_of(15) => {
                 let missing = error.code() == Some(404);
-                let hint = if missing { "the CRD is missing: apply the output of `mooring crd`" } else { "it is tried again" };
+                let hint =
+                    if missing { "the CRD is missing: apply the output of `mooring crd`" } else { "it is tried again" };
                 tracing::warn!(%error, hint, "McpServers cannot be listed yet; the operator waits, not ready");
             }
             Err(_) => {}
@@ -78,9 +81,14 @@ mod tests {
     #[test]
     fn versions_are_judged_by_their_numbers() {
         let version = |major: &str, minor: &str| Info { major: major.into(), minor: minor.into(), ..Info::default() };
-        for (major, minor, too_old) in
-            [("1", "28", true), ("1", "28+", true), ("1", "29", false), ("1", "35+", false), ("2", "0", false), ("", "", false)]
-        {
+        for (major, minor, too_old) in [
+            ("1", "28", true),
+            ("1", "28+", true),
+            ("1", "29", false),
+            ("1", "35+", false),
+            ("2", "0", false),
+            ("", "", false),
+        ] {
             assert_eq!(is_too_old(&version(major, minor)), too_old, "{major}.{minor}");
         }
     }

@@ -79,13 +79,24 @@ impl Observer {
         })
     }
 
-    fn own_child(&self, key: &ServerKey, server: &McpServer, kind: Kind, name: &str) -> Option<Arc<crate::world::Child>> {
+    fn own_child(
+        &self,
+        key: &ServerKey,
+        server: &McpServer,
+        kind: Kind,
+        name: &str,
+    ) -> Option<Arc<crate::world::Child>> {
         let child = ChildKey { kind, namespace: key.namespace.clone(), name: name.to_owned() };
         self.world.child(&child).filter(|child| is_own(&child.meta, server))
     }
 
     /// A Secret of ours, with its bytes: the copy at hand if it is new enough, else what the API server answers.
-    async fn own_secret(&self, key: &ServerKey, server: &McpServer, name: String) -> Result<Option<Arc<Secret>>, ObserveError> {
+    async fn own_secret(
+        &self,
+        key: &ServerKey,
+        server: &McpServer,
+        name: String,
+    ) -> Result<Option<Arc<Secret>>, ObserveError> {
         let child = ChildKey { kind: Kind::Secret, namespace: key.namespace.clone(), name };
         let shown = self.world.child(&child);
         let version = shown.as_ref().map(|child| child.meta.resource_version.as_str());

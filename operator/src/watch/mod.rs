@@ -95,7 +95,12 @@ impl Watches {
         }
     }
 
-    fn spawn<K: Followed>(&self, api: Api<K>, labels: Option<&str>, namespace: Option<String>) -> watch::Receiver<bool> {
+    fn spawn<K: Followed>(
+        &self,
+        api: Api<K>,
+        labels: Option<&str>,
+        namespace: Option<String>,
+    ) -> watch::Receiver<bool> {
         let (done, synced) = watch::channel(false);
         let config = watcher::Config { label_selector: labels.map(str::to_owned), ..watcher::Config::default() };
         let events = watcher::watcher(api, config.timeout(WATCH_SECONDS));
@@ -169,7 +174,9 @@ async fn follow<K: Followed>(
 
 /// Whether the API server does not have the kind, or does not let us read it.
 fn is_refused(error: &watcher::Error) -> bool {
-    let (watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)) = error else { return false };
+    let (watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)) = error else {
+        return false;
+    };
     matches!(error, kube::Error::Api(status) if status.is_forbidden() || status.is_not_found())
 }
 

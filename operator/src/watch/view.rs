@@ -57,7 +57,8 @@ impl From<ObjectMeta> for Meta {
     fn from(meta: ObjectMeta) -> Self {
         let mut annotations = meta.annotations.unwrap_or_default();
         annotations.remove(LAST_APPLIED);
-        let controller = meta.owner_references.unwrap_or_default().into_iter().find(|owner| owner.controller == Some(true));
+        let controller =
+            meta.owner_references.unwrap_or_default().into_iter().find(|owner| owner.controller == Some(true));
         Self {
             namespace: meta.namespace.unwrap_or_default(),
             name: meta.name.unwrap_or_default(),
@@ -349,8 +350,9 @@ mod tests {
     #[test]
     fn a_server_that_does_not_parse_still_has_a_name_and_says_why() {
         let read = |spec: serde_json::Value| {
-            let view: ServerView = serde_json::from_value(json!({"metadata": {"name": "a", "namespace": "n"}, "spec": spec}))
-                .expect("a view takes any spec");
+            let view: ServerView =
+                serde_json::from_value(json!({"metadata": {"name": "a", "namespace": "n"}, "spec": spec}))
+                    .expect("a view takes any spec");
             ReadServer::from(view)
         };
         let bad = read(json!({"replicas": "three"}));
