@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use mooring_tests::{Level, preflight, product};
+use mooring_tests::{Level, parts, product};
 
 /// A suite of tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -74,7 +74,10 @@ impl Suite {
             &["test", "--locked", "-p", "mooring-tests", "--test", "harness_control_plane", "--test", "control_plane"],
         )];
         const CHART: &[Step] = &[step("chart", &["test", "--locked", "-p", "mooring-tests", "--test", "chart"])];
-        const CLUSTER: &[Step] = &[step("cluster", &["test", "--locked", "-p", "mooring-tests", "--test", "cluster"])];
+        const CLUSTER: &[Step] = &[
+            step("harness, node", &["test", "--locked", "-p", "mooring-tests", "--test", "harness_node"]),
+            step("cluster", &["test", "--locked", "-p", "mooring-tests", "--test", "cluster"]),
+        ];
         match self {
             Self::Pure => PURE,
             Self::FrontDoor => FRONT_DOOR,
@@ -94,7 +97,7 @@ pub fn run(fast: bool, named: &[Suite]) -> Result<()> {
     if let Some(level) = suites.iter().filter_map(|suite| suite.level()).max()
         && std::env::var_os("MOORING_TEST_KUBECONFIG").is_none()
     {
-        preflight::check(level)?;
+        parts::prepare(level)?;
     }
     let mut table = Vec::new();
     let mut failed = Vec::new();
