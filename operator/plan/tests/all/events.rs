@@ -8,8 +8,11 @@ use serde_json::json;
 use crate::statuses::{after, deployment, handshaken, pod, pods, ready, refused, waiting};
 use crate::world::{fixture, world};
 
+/// A moment by its name: what it changes in the world.
+type Moment = (&'static str, fn(&mut Observed));
+
 /// The events of a server's life, moment by moment.
-fn life(of: &str, moments: &[(&str, fn(&mut Observed))]) -> Vec<(String, Vec<String>)> {
+fn life(of: &str, moments: &[Moment]) -> Vec<(String, Vec<String>)> {
     let server = fixture(of);
     let mut old = McpServerStatus::default();
     let mut told = Vec::new();

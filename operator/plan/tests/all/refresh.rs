@@ -34,16 +34,17 @@ fn answered(door: DoorStatus) -> ObservedPod {
 
 #[test]
 fn only_pods_that_say_so_are_touched() {
-    let pods = BTreeMap::from([
-        ("config".to_owned(), answered(door("c0", "k1", "v1"))),
-        ("keys".to_owned(), answered(door("c1", "k0", "v1"))),
-        ("none".to_owned(), answered(DoorStatus { key_secret_revisions: BTreeMap::new(), ..door("c1", "k1", "v1") })),
-        ("right".to_owned(), answered(door("c1", "k1", "v1"))),
-        ("secret".to_owned(), answered(door("c1", "k1", "v0"))),
-        ("silent".to_owned(), pod(Door::Unreachable("timed out".to_owned()))),
-        ("stopping".to_owned(), ObservedPod { terminating: true, ..answered(door("c0", "k0", "v0")) }),
-        ("unasked".to_owned(), pod(Door::Unasked)),
-    ]);
+    let pods = vec![
+        ("config", answered(door("c0", "k1", "v1"))),
+        ("keys", answered(door("c1", "k0", "v1"))),
+        ("none", answered(DoorStatus { key_secret_revisions: BTreeMap::new(), ..door("c1", "k1", "v1") })),
+        ("right", answered(door("c1", "k1", "v1"))),
+        ("secret", answered(door("c1", "k1", "v0"))),
+        ("silent", pod(Door::Unreachable("timed out".to_owned()))),
+        ("stopping", ObservedPod { terminating: true, ..answered(door("c0", "k0", "v0")) }),
+        ("unasked", pod(Door::Unasked)),
+    ];
+    let pods = pods.into_iter().map(|(name, pod)| (name.to_owned(), pod)).collect();
     let touched: Vec<_> = touches(&revisions(), &pods).into_iter().map(|touch| touch.pod).collect();
     assert_eq!(touched, ["config", "keys", "none", "secret"]);
 }

@@ -330,7 +330,7 @@ fn a_new_server_is_written_twice_where_no_pods_run() {
         |_| {},
         |observed| {
             observed.deployment =
-                Some(ObservedDeployment { replicas: Some(1), generation: 1, ..ObservedDeployment::default() })
+                Some(ObservedDeployment { replicas: Some(1), generation: 1, ..ObservedDeployment::default() });
         },
         |observed| observed.deployment = Some(ObservedDeployment { generation: 1, ..deployment(0, 0, 0) }),
         |observed| observed.deployment = Some(ObservedDeployment { generation: 1, ..deployment(1, 1, 0) }),
