@@ -46,6 +46,19 @@ pub fn text(name: &str, output: &Output) -> Result<String> {
     Ok(out.into_owned())
 }
 
+/// Cargo, as a person would start it: without what cargo tells the programs that it runs itself. Build scripts of other
+/// crates read some of that, and would build everything anew each time.
+pub fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let told = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_", "CARGO_PRIMARY_"];
+    for (name, _) in std::env::vars_os() {
+        if told.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
+}
+
 /// The last lines of a text.
 pub fn tail(text: &str, lines: usize) -> String {
     let all: Vec<&str> = text.trim_end().lines().collect();

@@ -29,11 +29,21 @@ pub fn binary() -> Result<PathBuf> {
         return Ok(path.clone());
     }
     let path = progress::step("Building the operator", || {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut build = Command::new(cargo);
+        let mut build = command::cargo();
         build.current_dir(product::workspace());
-        build.args(["build", "--package", "mooring", "--bin", "mooring", "--message-format", "json"]);
-        let messages = command::run(&mut build)?;
+        build.args([
+            "build",
+            "--package",
+            "mooring",
+            "--bin",
+            "mooring",
+            "--message-format",
+            "json-render-diagnostics",
+        ]);
+        let output = build.stdin(Stdio::null()).output().context("cannot start cargo")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "the operator does not build:\n{}", command::tail(&said, 40));
+        let messages = String::from_utf8_lossy(&output.stdout);
         let executable = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
         let executable = executable.filter_map(|message| Some(message.get("executable")?.as_str()?.to_owned())).last();
         Ok(PathBuf::from(executable.context("cargo named no executable of the package mooring")?))

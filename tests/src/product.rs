@@ -55,7 +55,7 @@ pub fn build() -> Result<Products> {
     toolchain()?;
     let packages = ["mooring", "mooring-server", "weather-api"];
     progress::step("Building the static binaries (a few minutes the first time)", || {
-        let mut cargo = Command::new(cargo());
+        let mut cargo = command::cargo();
         cargo.current_dir(workspace()).args(["build", "--release", "--locked", "--target", TARGET]);
         packages.iter().for_each(|package| {
             cargo.args(["--package", package]);
@@ -116,8 +116,4 @@ pub fn workspace() -> PathBuf {
 /// Where cargo builds.
 fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from)
-}
-
-fn cargo() -> PathBuf {
-    std::env::var_os("CARGO").map_or_else(|| "cargo".into(), PathBuf::from)
 }

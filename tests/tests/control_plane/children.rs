@@ -25,7 +25,11 @@ async fn a_new_server_costs_its_children_and_two_status_writes_and_leaves_nothin
     let children = world.children("weather").await?;
     assert_eq!(children.names(), full_children("weather"));
     let writes = world.audited_writes()?;
-    let writes: Vec<String> = writes.iter().skip(before.1).map(|event| format!("{} {} {}", event.code(), event.verb, event.request_uri)).collect();
+    let writes: Vec<String> = writes
+        .iter()
+        .skip(before.1)
+        .map(|event| format!("{} {} {}", event.code(), event.verb, event.request_uri))
+        .collect();
     let allowed = children.names().len() + 2;
     assert!(writes.len() <= allowed, "{} writes, {allowed} are allowed:\n{}", writes.len(), writes.join("\n"));
     assert!(writes.iter().all(|write| write.starts_with('2')), "no write fails:\n{}", writes.join("\n"));
@@ -88,7 +92,10 @@ async fn keys_agree(world: &World<'_>, others: &[&str]) -> Result<()> {
             let (key, subject) = declared(world, &format!("weather.key.{name}")).await?;
             let fits = |(id, record): &&(String, KeyRecord)| id == key.id() && record.key_hash == key.hash();
             let found = records.iter().find(fits).with_context(|| format!("{name} has no entry: {records:?}"))?;
-            ensure!(found.1.metadata.name == name && found.1.metadata.subject == subject, "{found:?}, wanted {subject}");
+            ensure!(
+                found.1.metadata.name == name && found.1.metadata.subject == subject,
+                "{found:?}, wanted {subject}"
+            );
         }
         ensure!(records.len() == 2 + others.len(), "there are {records:?}");
         ensure!(others.iter().all(|other| records.iter().any(|(id, _)| id == other)), "{others:?} in {records:?}");

@@ -35,12 +35,18 @@ async fn restarts_foreign_metadata_and_an_autoscalers_replicas_survive() -> Resu
         let children = world.children("weather").await?;
         for child in full_children("weather") {
             let metadata = &children.get(&child)?["metadata"];
-            ensure!(metadata["labels"]["team"] == "a" && metadata["annotations"]["example.com/note"] == "b", "{child}: {metadata}");
+            ensure!(
+                metadata["labels"]["team"] == "a" && metadata["annotations"]["example.com/note"] == "b",
+                "{child}: {metadata}"
+            );
         }
         let deployment = children.get("Deployment/weather")?;
         ensure!(deployment["spec"]["replicas"] == 4, "replicas are {}", deployment["spec"]["replicas"]);
         let template = &deployment["spec"]["template"];
-        ensure!(template["metadata"]["annotations"]["kubectl.kubernetes.io/restartedAt"].is_string(), "the restart is reverted: {template}");
+        ensure!(
+            template["metadata"]["annotations"]["kubectl.kubernetes.io/restartedAt"].is_string(),
+            "the restart is reverted: {template}"
+        );
         ensure!(template["metadata"]["annotations"]["mesh/injected"] == "yes", "{template}");
         let containers = template["spec"]["containers"].as_array().context("containers")?;
         ensure!(containers.iter().any(|container| container["name"] == "mesh"), "the injected container is gone");
@@ -91,7 +97,10 @@ async fn a_changed_owned_field_is_restored() -> Result<()> {
         let foreign = drift["data"].get("more.json").is_some();
         until(&format!("{kind} {name} to be restored after {drift}"), Duration::from_secs(10), || async {
             let mut now = world.children("weather").await?.canonical();
-            if foreign && let Some(data) = now.0.get_mut("ConfigMap/weather.config").and_then(|config| config["data"].as_object_mut()) {
+            if foreign
+                && let Some(data) =
+                    now.0.get_mut("ConfigMap/weather.config").and_then(|config| config["data"].as_object_mut())
+            {
                 data.remove("more.json"); // somebody else's entry is theirs
             }
             for (child, wanted) in &before.0 {

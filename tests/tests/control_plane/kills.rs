@@ -34,7 +34,9 @@ async fn end(world: &World<'_>, mark: usize) -> Result<End> {
     keys_fit(&children)?;
     let sets = world.kind("ReplicaSet").list(&kube::api::ListParams::default()).await?;
     let deployment = children.get(&format!("Deployment/{SERVER}"))?["metadata"]["uid"].clone();
-    let own = sets.into_iter().filter(|set| set.metadata.owner_references.iter().flatten().any(|owner| deployment == *owner.uid));
+    let own = sets
+        .into_iter()
+        .filter(|set| set.metadata.owner_references.iter().flatten().any(|owner| deployment == *owner.uid));
     Ok(End { children: children.without_chance(), replica_sets: own.count(), writes: world.proxy.writes(mark).len() })
 }
 
@@ -66,7 +68,13 @@ async fn random_bytes(world: &World<'_>) -> Result<Vec<(String, Value)>> {
 }
 
 /// Does `change` while write number `k` is broken; lets the operator recover, and checks that nothing random was made anew.
-async fn broken(world: &World<'_>, operator: OperatorProcess, fault: &Fault, k: usize, spec: &Value) -> Result<OperatorProcess> {
+async fn broken(
+    world: &World<'_>,
+    operator: OperatorProcess,
+    fault: &Fault,
+    k: usize,
+    spec: &Value,
+) -> Result<OperatorProcess> {
     world.proxy.inject(fault.clone(), k, 1, Request::is_counted);
     world.apply(SERVER, spec).await?;
     let mut operator = operator;

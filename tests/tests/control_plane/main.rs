@@ -4,7 +4,13 @@
 mod world;
 
 mod children;
+mod conditions;
 mod corpus;
+mod faults;
+mod fields;
 mod foreign;
+mod keys;
 mod kills;
+mod leader;
 mod rest;
+mod upgrade;

@@ -18,7 +18,9 @@ async fn a_minute_at_rest_sees_no_write_but_the_lease() -> Result<()> {
         let spec = match n % 3 {
             0 => full(&format!("{name}.rest.example.com")),
             1 => json!({"tools": [{"name": "a", "http": {"url": "http://a/{x}"}}], "auth": {"keys": [{"name": "a"}]}}),
-            _ => json!({"http": {"image": "b"}, "networkPolicy": {"enabled": false}, "auth": {"keySecrets": [{"name": "nowhere"}]}}),
+            _ => {
+                json!({"http": {"image": "b"}, "networkPolicy": {"enabled": false}, "auth": {"keySecrets": [{"name": "nowhere"}]}})
+            }
         };
         world.apply(name, &spec).await?;
     }
@@ -36,7 +38,12 @@ async fn a_minute_at_rest_sees_no_write_but_the_lease() -> Result<()> {
     let other: Vec<_> = writes.iter().filter(|write| write.resource != "leases").map(|write| write.target()).collect();
     assert!(other.is_empty(), "written at rest: {other:?}");
     assert_eq!(world.audited_writes()?.len(), marks.1, "the API server's own log says the same");
-    let reads: Vec<_> = records.iter().map(|record| &record.request).filter(|r| !r.is_write() && r.verb != "watch").map(|r| r.uri.clone()).collect();
+    let reads: Vec<_> = records
+        .iter()
+        .map(|record| &record.request)
+        .filter(|r| !r.is_write() && r.verb != "watch")
+        .map(|r| r.uri.clone())
+        .collect();
     assert!(reads.is_empty(), "nothing is read at rest but by watches: {reads:?}");
     assert_eq!(world.at_rest(&names).await?, before, "no resourceVersion moved");
 

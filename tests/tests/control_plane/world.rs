@@ -62,7 +62,10 @@ pub(crate) async fn install_crd(cluster: &Cluster) -> Result<()> {
 /// Makes the IngressClass [`CLASS`]. No controller is there to serve it.
 pub(crate) async fn install_class(cluster: &Cluster) -> Result<()> {
     let metadata = ObjectMeta { name: Some(CLASS.to_owned()), ..ObjectMeta::default() };
-    let spec = IngressClassSpec { controller: Some("traefik.io/ingress-controller".to_owned()), ..IngressClassSpec::default() };
+    let spec = IngressClassSpec {
+        controller: Some("traefik.io/ingress-controller".to_owned()),
+        ..IngressClassSpec::default()
+    };
     let class = IngressClass { metadata, spec: Some(spec) };
     Api::<IngressClass>::all(cluster.client().await?).create(&PostParams::default(), &class).await?;
     Ok(())
@@ -147,11 +150,19 @@ impl<'a> World<'a> {
         Ok(operator)
     }
 
-    /// Starts an operator with this kubeconfig; a flag that is given twice counts as given last.
+    /// Starts an operator for all namespaces without waiting.
+    pub(crate) fn start_cluster_wide(&self, flags: &[&str]) -> Result<OperatorProcess> {
+        let operator = self.start_bare(&self.folder.path().join("proxy.kubeconfig"), flags)?;
+        self.proxy.victim(operator.killer());
+        Ok(operator)
+    }
+
+    /// Starts an operator with this kubeconfig. Flags that are not given have this suite's defaults.
     pub(crate) fn start_bare(&self, kubeconfig: &Path, flags: &[&str]) -> Result<OperatorProcess> {
-        let mut all = vec!["--log-level", "mooring=debug,info", "--log-format", "json"];
-        all.extend(["--lease-namespace", &self.namespace, "--lease-name", ACCOUNT]);
-        for (flag, default) in [("--front-door-image", FRONT_DOOR), ("--leader-elect", "false")] {
+        let mut all = vec!["--lease-namespace", &self.namespace, "--lease-name", ACCOUNT, "--log-format", "json"];
+        let defaults =
+            [("--front-door-image", FRONT_DOOR), ("--leader-elect", "false"), ("--log-level", "mooring=debug,info")];
+        for (flag, default) in defaults {
             if !flags.contains(&flag) {
                 all.extend([flag, default]);
             }
@@ -252,7 +263,10 @@ impl<'a> World<'a> {
                 let number = |pointer: &str| deployment.pointer(pointer).and_then(Value::as_i64);
                 let seen = number("/status/observedGeneration") == number("/metadata/generation");
                 ensure!(seen, "the Deployment {name} waits for its controller");
-                ensure!(number("/status/updatedReplicas").unwrap_or(0) >= number("/spec/replicas").unwrap_or(1).min(1), "no pods of {name}");
+                ensure!(
+                    number("/status/updatedReplicas").unwrap_or(0) >= number("/spec/replicas").unwrap_or(1).min(1),
+                    "no pods of {name}"
+                );
             }
             versions.extend(children.versions());
             let server = self.server(name).await?;
@@ -493,8 +507,9 @@ pub(crate) fn full(host: &str) -> Value {
 
 /// The children of [`full`], by kind and name.
 pub(crate) fn full_children(name: &str) -> Vec<String> {
-    let mut children: Vec<String> =
-        ["Deployment", "Ingress", "NetworkPolicy", "Service", "ServiceAccount"].map(|kind| format!("{kind}/{name}")).into();
+    let mut children: Vec<String> = ["Deployment", "Ingress", "NetworkPolicy", "Service", "ServiceAccount"]
+        .map(|kind| format!("{kind}/{name}"))
+        .into();
     children.push(format!("ConfigMap/{name}.config"));
     children.extend(["key.ci", "key.laptop", "keys", "session"].map(|secret| format!("Secret/{name}.{secret}")));
     children.sort();
