@@ -7,9 +7,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 /// How long one exchange may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -40,6 +41,48 @@ pub struct Answer {
     pub body: Bytes,
 }
 
+/// An answer that is read as it comes. Dropping it closes the connection.
+pub struct Streaming {
+    /// Status.
+    pub status: StatusCode,
+    /// Headers.
+    pub headers: HeaderMap,
+    body: Incoming,
+    unread: String,
+    connection: JoinHandle<()>,
+}
+
+impl Drop for Streaming {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+impl Streaming {
+    /// The next event of an event stream that carries data, or `None` where the stream has ended, however it did. Comments are passed over.
+    pub async fn event(&mut self) -> Result<Option<Value>> {
+        loop {
+            while let Some((event, rest)) = self.unread.split_once("\n\n") {
+                let data: Vec<_> = event.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim).collect();
+                let data = data.join("\n");
+                self.unread = rest.to_owned();
+                if !data.is_empty() {
+                    return Ok(Some(serde_json::from_str(&data).with_context(|| format!("an event with {data}"))?));
+                }
+            }
+            let Some(Ok(frame)) = self.body.frame().await else { return Ok(None) };
+            if let Ok(data) = frame.into_data() {
+                self.unread += &String::from_utf8_lossy(&data).replace('\r', "");
+            }
+        }
+    }
+
+    async fn whole(mut self) -> Result<Answer> {
+        let body = (&mut self.body).collect().await?.to_bytes();
+        Ok(Answer { status: self.status, headers: std::mem::take(&mut self.headers), body })
+    }
+}
+
 impl Answer {
     /// The body as text.
     pub fn text(&self) -> String {
@@ -66,36 +109,67 @@ impl Target {
         Ok(Self { address, host, path: uri.path().to_owned(), key, headers: Vec::new() })
     }
 
+    /// The same with another key.
+    #[must_use]
+    pub fn with_key(&self, key: Option<&str>) -> Self {
+        Self { key: key.map(str::to_owned), ..self.clone() }
+    }
+
+    /// The same under another name.
+    #[must_use]
+    pub fn with_host(&self, host: &str) -> Self {
+        Self { host: host.to_owned(), ..self.clone() }
+    }
+
+    /// The same with one more header.
+    #[must_use]
+    pub fn with_header(&self, name: &str, value: &str) -> Self {
+        let mut target = self.clone();
+        target.headers.push((name.to_owned(), value.to_owned()));
+        target
+    }
+
     /// One exchange.
     pub async fn send(&self, method: &str, body: impl Into<Bytes>) -> Result<Answer> {
+        let exchange = async { self.open(method, body).await?.whole().await };
+        tokio::time::timeout(PATIENCE, exchange).await.context("no answer in time")?
+    }
+
+    /// One exchange, as soon as the answer has begun. A GET asks for an event stream.
+    pub async fn open(&self, method: &str, body: impl Into<Bytes>) -> Result<Streaming> {
         let mut request = Request::builder().method(method).uri(&self.path).header("host", &self.host);
         if let Some(key) = &self.key {
             request = request.header("authorization", format!("Bearer {key}"));
         }
-        if method == "POST" {
-            request = request
-                .header("content-type", "application/json")
-                .header("accept", "application/json, text/event-stream");
+        match method {
+            "POST" => {
+                request = request
+                    .header("content-type", "application/json")
+                    .header("accept", "application/json, text/event-stream");
+            }
+            "GET" => request = request.header("accept", "text/event-stream"),
+            _ => {}
         }
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
         let request = request.body(Full::new(body.into()))?;
-        let exchange = async {
+        let begin = async {
             let stream = tokio::net::TcpStream::connect(self.address).await?;
             let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-            let exchange = async {
-                let response = sender.send_request(request).await?;
-                let (head, body) = response.into_parts();
-                let body = body.collect().await?.to_bytes();
-                anyhow::Ok(Answer { status: head.status, headers: head.headers, body })
-            };
-            tokio::select! {
-                answer = exchange => answer,
-                ended = connection => { ended?; bail!("the connection ended before the answer") }
-            }
+            // How it ends is seen where the answer is read.
+            let connection = tokio::spawn(async move { drop(connection.await) });
+            let response = sender.send_request(request).await.inspect_err(|_| connection.abort())?;
+            let (head, body) = response.into_parts();
+            anyhow::Ok(Streaming {
+                status: head.status,
+                headers: head.headers,
+                body,
+                unread: String::new(),
+                connection,
+            })
         };
-        tokio::time::timeout(PATIENCE, exchange).await.context("no answer in time")?
+        tokio::time::timeout(PATIENCE, begin).await.context("no answer in time")?
     }
 
     /// One request of a legacy client without a session.
@@ -108,5 +182,21 @@ impl Target {
             Some(result) => Ok(result.clone()),
             None => bail!("{method}: {message}"),
         }
+    }
+
+    /// Calls a tool and returns the texts of its answer; that the tool failed is an error.
+    pub async fn call(&self, tool: &str, arguments: Value) -> Result<String> {
+        let result = self.request("tools/call", json!({"name": tool, "arguments": arguments})).await?;
+        let parts = result["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let text: Vec<_> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
+        ensure!(result["isError"] != true, "{tool} failed: {}", text.join(" "));
+        Ok(text.join(" "))
+    }
+
+    /// The names of the tools.
+    pub async fn tools(&self) -> Result<Vec<String>> {
+        let result = self.request("tools/list", json!({})).await?;
+        let tools = result["tools"].as_array().with_context(|| format!("no tools in {result}"))?;
+        Ok(tools.iter().filter_map(|tool| tool["name"].as_str()).map(str::to_owned).collect())
     }
 }

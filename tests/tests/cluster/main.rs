@@ -1,0 +1,86 @@
+//! The main job on pods that really run: a whole Kubernetes, the operator installed by its chart, servers that nobody here
+//! wrote in namespaces that enforce *restricted*, real clients through a real ingress controller.
+//!
+//! One cluster serves all scenarios, so this is a program of its own rather than Rust's test runner: it ends the cluster
+//! when the last scenario is done, and prints what was measured. It takes the runner's filters:
+//! `cargo test -p mooring-tests --test cluster -- keys`.
+
+mod calls;
+mod changes;
+mod failures;
+mod helm;
+mod keys;
+mod outage;
+mod path;
+mod pods;
+mod refusals;
+mod room;
+mod runner;
+mod sizes;
+mod specs;
+mod world;
+
+use std::process::ExitCode;
+
+use runner::Company::{Alone, Together};
+use runner::On::{Any, Own};
+use runner::Scenario;
+
+macro_rules! scenarios {
+    ($($company:ident $on:ident $module:ident::$name:ident;)+) => {
+        &[$(Scenario {
+            name: concat!(stringify!($module), "::", stringify!($name)),
+            company: $company,
+            on: $on,
+            run: |room| Box::pin($module::$name(room)),
+        },)+]
+    };
+}
+
+/// In the order in which they begin. The last ones change the release that all others stand on.
+const SCENARIOS: &[Scenario] = scenarios! {
+    Together Any path::declared_tools_answer_every_client;
+    Together Any path::server_everything_answers_every_client;
+    Together Any path::fastmcp_below_a_path_answers_every_client;
+    Together Any path::the_smallest_server_answers_at_its_service;
+    Together Any path::a_session_streams_as_it_goes;
+    Together Any failures::an_image_that_is_no_mcp_server;
+    Together Any failures::a_secret_that_comes_later;
+    Together Any path::two_servers_share_a_host;
+    Together Own refusals::what_is_refused_never_reaches_the_backend;
+    Together Any pods::a_pod_is_restricted_and_without_rights;
+    Together Own pods::another_pod_reaches_nothing_without_a_key;
+    Together Any failures::an_image_that_does_not_exist;
+    Together Any failures::a_server_that_crashes;
+    Together Any failures::a_front_door_without_memory;
+    Together Any failures::a_command_that_is_not_in_the_image;
+    Together Any failures::a_quota_that_is_used_up;
+    Together Any failures::a_node_that_nobody_has;
+    Together Any changes::a_rollout_of_declared_tools_loses_no_call;
+    Together Any changes::a_rollout_of_an_image_loses_no_call;
+    Together Any changes::what_is_deleted_leaves_nothing;
+    Alone Any sizes::a_new_server_answers_within_seconds;
+    Alone Own sizes::images_and_memory_stay_small;
+    Alone Own keys::a_revoked_key_stops_on_every_pod;
+    Alone Any keys::an_open_stream_ends_with_its_key;
+    Alone Own keys::declared_keys_rotate_and_come_back;
+    Alone Own keys::keys_that_somebody_else_manages;
+    Alone Own changes::configuration_reaches_running_pods;
+    Alone Any outage::without_the_operator_servers_serve;
+    Alone Own outage::without_the_api_server_servers_serve;
+    Alone Own helm::an_upgrade_moves_servers_one_after_another;
+    Alone Any helm::a_release_goes_and_another_takes_over;
+};
+
+fn main() -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let outcome = runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(runner::run(SCENARIOS)));
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The pods: what they may, and who reaches them.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use http::StatusCode;
+use mooring_contract::{mount, port};
+use mooring_tests::mcp::Target;
+use mooring_tests::wait::until;
+use serde_json::json;
+
+use crate::room::Room;
+use crate::specs::{self, KEY};
+
+/// What a server's account may do, as the API server lists it.
+async fn rights(room: &Room, account: &str, namespace: &str) -> Result<String> {
+    let user = format!("system:serviceaccount:{}:{account}", room.name);
+    room.world.cluster.kubectl(["auth", "can-i", "--list", "--as", &user, "--namespace", namespace]).await
+}
+
+pub(crate) async fn a_pod_is_restricted_and_without_rights(room: Room) -> Result<()> {
+    room.apply(specs::recorder_program()).await?;
+    room.serve("weather", &specs::recorder(&room, "weather", "recorded")).await?;
+    room.ready("weather").await?;
+
+    // The namespace means it: what keeps less than *restricted* is not admitted here.
+    let mut lax = specs::bystander("lax");
+    lax["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = true.into();
+    let refused = room.apply(lax).await;
+    ensure!(refused.is_err_and(|error| format!("{error:#}").contains("violates PodSecurity")), "nothing is enforced");
+
+    let pods = room.pods("weather").await?;
+    let spec = pods.first().and_then(|pod| pod.spec.as_ref()).context("no pod")?;
+    assert_eq!(spec.automount_service_account_token, Some(false));
+    assert_eq!(spec.service_account_name.as_deref(), Some("weather"));
+    let tokens = spec.volumes.iter().flatten().filter(|volume| volume.projected.is_some());
+    assert_eq!(tokens.count(), 0, "no token is mounted");
+
+    // From inside: no token, not root, a home that can be written, and none of the front door's secrets.
+    let script = format!(
+        "const fs = require('fs'); const there = p => fs.existsSync(p); \
+         fs.writeFileSync(process.env.HOME + '/note', 'x'); \
+         console.log([process.getuid(), there('/var/run/secrets/kubernetes.io'), there('{}'), process.env.HOME].join(' '))",
+        mount::ROOT
+    );
+    let said = room.kubectl(["exec", "deployment/weather", "--", "/usr/bin/node", "-e", &script]).await?;
+    assert_eq!(said.trim(), format!("65532 false false {}", mount::HOME));
+
+    room.kubectl(["create", "serviceaccount", "fresh"]).await?;
+    for namespace in [room.name.as_str(), "kube-system"] {
+        let (own, fresh) = (rights(&room, "weather", namespace).await?, rights(&room, "fresh", namespace).await?);
+        assert_eq!(own, fresh, "what the server's account may do in {namespace}");
+        assert!(own.contains("selfsubjectreviews"), "the list says something: {own}");
+    }
+    let user = format!("system:serviceaccount:{}:weather", room.name);
+    let secrets = room.kubectl(["auth", "can-i", "get", "secrets", "--as", &user]).await;
+    assert!(secrets.is_err(), "it reads no Secret: {secrets:?}");
+    Ok(())
+}
+
+/// What another pod gets when it asks: a status, or the code of the error.
+async fn ask(room: &Room, url: &str) -> Result<String> {
+    let script = format!(
+        "fetch('{url}', {{method: '{}', headers: {{'content-type': 'application/json', host: 'weather'}}, \
+         body: {}, signal: AbortSignal.timeout(3000)}}) \
+         .then(r => console.log(r.status), e => console.log(e.cause?.code ?? e.name))",
+        if url.ends_with("/mcp") { "POST" } else { "GET" },
+        if url.ends_with("/mcp") { r#"'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'"# } else { "undefined" },
+    );
+    let said = room.kubectl(["exec", "bystander", "--", "/usr/bin/node", "-e", &script]).await?;
+    Ok(said.trim().to_owned())
+}
+
+pub(crate) async fn another_pod_reaches_nothing_without_a_key(room: Room) -> Result<()> {
+    room.apply(specs::recorder_program()).await?;
+    room.apply(specs::bystander("bystander")).await?;
+    let mut spec = specs::recorder(&room, "weather", "recorded");
+    spec["networkPolicy"] = json!({"enabled": false});
+    room.serve("weather", &spec).await?;
+    room.ready("weather").await?;
+    room.kubectl(["wait", "--for=condition=Ready", "pod/bystander", "--timeout=60s"]).await?;
+    let pods = room.pods("weather").await?;
+    let address =
+        pods.first().and_then(|pod| pod.status.as_ref()).and_then(|s| s.pod_ip.clone()).context("no address")?;
+    let backend = format!("http://{address}:8000/mcp");
+
+    // Without the policy the backend lies open: the question below can be answered in two ways.
+    until("the backend to answer without a policy", Duration::from_secs(30), || async {
+        let said = ask(&room, &backend).await?;
+        ensure!(said == "200", "the bystander got {said}");
+        Ok(())
+    })
+    .await?;
+    room.change("weather", &json!({"networkPolicy": null})).await?;
+    until("the backend's port to be closed", Duration::from_secs(30), || async {
+        match ask(&room, &backend).await?.as_str() {
+            "ECONNREFUSED" | "TimeoutError" => Ok(()),
+            other => bail!("the bystander got {other}"),
+        }
+    })
+    .await?;
+
+    let service = format!("http://weather.{}/mcp", room.name);
+    let (public, management) = (port::PUBLIC, port::MANAGEMENT);
+    assert_eq!(ask(&room, &service).await?, "401", "the Service asks for a key");
+    assert_eq!(ask(&room, &format!("http://{address}:{public}/status")).await?, "421", "an address is no name of it");
+    assert_eq!(ask(&room, &format!("http://{address}:{management}/status")).await?, "401", "/status needs its token");
+    assert_eq!(ask(&room, &format!("http://{address}:{management}/metrics")).await?, "200", "/metrics is open");
+    assert_eq!(ask(&room, &format!("http://{address}:{management}/health")).await?, "200", "/health is open");
+
+    // With the key the same pod is served, and the metrics name nobody.
+    let target = room.service("weather", "/mcp", KEY).await?;
+    assert_eq!(target.call("record", json!({})).await?, "recorded");
+    let management = room.pod_port(pods.first().context("no pod")?, management).await?;
+    let host = "metrics".to_owned();
+    let metrics = Target { address: management, host, path: "/metrics".into(), key: None, headers: Vec::new() };
+    let metrics = metrics.send("GET", "").await?;
+    assert_eq!(metrics.status, StatusCode::OK);
+    let names = [room.name.as_str(), "weather", KEY, "record\""];
+    assert!(names.iter().all(|name| !metrics.text().contains(name)), "{}", metrics.text());
+    Ok(())
+}

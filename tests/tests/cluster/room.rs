@@ -1,0 +1,232 @@
+//! A namespace that enforces *restricted*, and what a scenario does in it: apply McpServers, wait for them, find the ways
+//! in, look at pods and conditions.
+
+use std::ffi::OsStr;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::ListParams;
+use mooring_contract::port;
+use mooring_plan::names;
+use mooring_tests::mcp::Target;
+use mooring_tests::wait::until;
+use mooring_tests::{command, installed};
+use serde_json::{Value, json};
+
+use crate::world::{PODS, World, text};
+
+/// A namespace.
+#[derive(Clone)]
+pub(crate) struct Room {
+    pub(crate) world: Arc<World>,
+    pub(crate) name: String,
+}
+
+/// A pod, as far as a scenario compares it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Identity {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) restarts: i32,
+}
+
+impl Room {
+    /// Makes the namespace.
+    pub(crate) async fn make(world: &Arc<World>, name: &str) -> Result<Self> {
+        installed::restricted_namespace(&world.cluster, name).await?;
+        Ok(Self::of(world, name))
+    }
+
+    /// A namespace that is there.
+    pub(crate) fn of(world: &Arc<World>, name: &str) -> Self {
+        Self { world: Arc::clone(world), name: name.to_owned() }
+    }
+
+    /// Lets the namespace go, without waiting for it.
+    pub(crate) async fn leave(&self) {
+        let _ = self.world.cluster.kubectl(["delete", "namespace", &self.name, "--wait=false"]).await; // it may be gone
+    }
+
+    /// What a person would look at first.
+    pub(crate) async fn describe(&self) -> String {
+        let shown: [&[&str]; 4] = [
+            &["get", "mcpservers,deployments,pods,ingresses", "-o", "wide"],
+            &[
+                "get",
+                "mcpservers",
+                "-o",
+                "jsonpath={range .items[*]}{.metadata.name}{range .status.conditions[*]}{\"\\n  \"}{.type}={.status} {.reason}: {.message}{end}{\"\\n\"}{end}",
+            ],
+            &[
+                "get",
+                "events",
+                "--sort-by=.lastTimestamp",
+                "-o",
+                "custom-columns=OBJECT:.involvedObject.name,REASON:.reason,MESSAGE:.message",
+            ],
+            &["logs", "-l", "app.kubernetes.io/name=mooring-server", "-c", names::FRONT_DOOR, "--tail=8", "--prefix"],
+        ];
+        let mut text = format!("namespace {}:\n", self.name);
+        for arguments in shown {
+            match self.kubectl(arguments).await {
+                Ok(said) => text += &command::tail(&said, 40),
+                Err(error) => text += &format!("{error:#}"),
+            }
+            text += "\n\n";
+        }
+        text
+    }
+
+    /// kubectl in this namespace.
+    pub(crate) async fn kubectl<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Result<String> {
+        let mut all = vec![OsStr::new("--namespace").to_owned(), OsStr::new(&self.name).to_owned()];
+        all.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
+        self.world.cluster.kubectl(all).await
+    }
+
+    /// Applies an object here, with kubectl.
+    pub(crate) async fn apply(&self, mut object: Value) -> Result<()> {
+        object["metadata"]["namespace"] = self.name.as_str().into();
+        self.world.cluster.apply(&object).await.map(drop)
+    }
+
+    /// Applies an McpServer.
+    pub(crate) async fn serve(&self, name: &str, spec: &Value) -> Result<()> {
+        let api = "mooring.dev/v1alpha1";
+        self.apply(json!({"apiVersion": api, "kind": "McpServer", "metadata": {"name": name}, "spec": spec})).await
+    }
+
+    /// Changes an McpServer's spec by a merge patch.
+    pub(crate) async fn change(&self, name: &str, spec: &Value) -> Result<()> {
+        let patch = json!({"spec": spec}).to_string();
+        self.kubectl(["patch", "mcpserver", name, "--type=merge", "--patch", &patch]).await.map(drop)
+    }
+
+    /// Runs the released `mooring` as a person would, in this namespace.
+    pub(crate) async fn mooring(&self, arguments: &[&str]) -> Result<String> {
+        let mut mooring = tokio::process::Command::new(&self.world.products.operator.binary);
+        mooring.env("KUBECONFIG", self.world.cluster.kubeconfig()).args(arguments).args(["--namespace", &self.name]);
+        command::run_async(mooring).await
+    }
+
+    /// Mints a key by hand and returns its text.
+    pub(crate) async fn mint(&self, server: &str, key: &str) -> Result<String> {
+        let said = self.mooring(&["keys", "create", server, "--name", key]).await?;
+        let found = said.split(|c: char| c.is_whitespace() || c == '"').find(|word| word.starts_with("mk_"));
+        Ok(found.with_context(|| format!("no key in: {said}"))?.to_owned())
+    }
+
+    /// A public name of a server in this room.
+    pub(crate) fn host(&self, server: &str) -> String {
+        format!("{server}.{}.example.test", self.name)
+    }
+
+    /// Waits until a server is Ready and returns its URL.
+    pub(crate) async fn ready(&self, server: &str) -> Result<String> {
+        installed::ready(&self.world.cluster, &self.name, server, PODS).await
+    }
+
+    /// The text of a declared key.
+    pub(crate) async fn key(&self, server: &str, key: &str) -> Result<String> {
+        installed::key(&self.world.cluster, &self.name, server, key).await
+    }
+
+    /// The way in through the ingress controller, at the URL that the status shows, once it is Ready and Traefik knows it.
+    pub(crate) async fn entrance(&self, server: &str, key: &str) -> Result<Target> {
+        let url = self.ready(server).await?;
+        let target = Target::of_url(&url, self.world.ingress, Some(self.key(server, key).await?))?;
+        until("the ingress controller to route to the server", Duration::from_secs(30), || async {
+            target.tools().await.map(drop)
+        })
+        .await?;
+        Ok(target)
+    }
+
+    /// The way in through the Service, under one of the Service's own names.
+    pub(crate) async fn service(&self, server: &str, path: &str, key: &str) -> Result<Target> {
+        let address = self.world.cluster.forward(&format!("{}/{server}:80", self.name)).await?;
+        let key = Some(self.key(server, key).await?);
+        let host = format!("{server}.{}", self.name);
+        Ok(Target { address, host, path: path.to_owned(), key, headers: Vec::new() })
+    }
+
+    /// Each pod's own public port, around the Service.
+    pub(crate) async fn at_each_pod(&self, like: &Target, server: &str) -> Result<Vec<Target>> {
+        let mut targets = Vec::new();
+        for pod in self.pods(server).await? {
+            let address = self.pod_port(&pod, port::PUBLIC).await?;
+            targets.push(Target { address, ..like.clone() });
+        }
+        Ok(targets)
+    }
+
+    /// A port of a pod, as the node sees it: no policy holds for the node.
+    pub(crate) async fn pod_port(&self, pod: &Pod, number: u16) -> Result<SocketAddr> {
+        let address =
+            pod.status.as_ref().and_then(|status| status.pod_ip.as_ref()).context("the pod has no address")?;
+        self.world.cluster.own("asking a pod directly")?.forward(&format!("{address}:{number}")).await
+    }
+
+    /// The pods of a server that are not about to end.
+    pub(crate) async fn pods(&self, server: &str) -> Result<Vec<Pod>> {
+        let pods: Api<Pod> = Api::namespaced(self.world.cluster.client().await?, &self.name);
+        let list = pods.list(&ListParams::default().labels(&names::selector(server))).await?;
+        Ok(list.items.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()).collect())
+    }
+
+    /// The same, as far as they are compared.
+    pub(crate) async fn identities(&self, server: &str) -> Result<Vec<Identity>> {
+        let mut found: Vec<_> = self.pods(server).await?.into_iter().map(identity).collect();
+        found.sort();
+        Ok(found)
+    }
+
+    /// An McpServer as it is stored.
+    pub(crate) async fn server(&self, name: &str) -> Result<Value> {
+        let servers = installed::servers(&self.world.cluster, &self.name).await?;
+        Ok(servers.get(name).await?.data)
+    }
+
+    /// A condition of a server.
+    pub(crate) async fn condition(&self, server: &str, kind: &str) -> Result<Condition> {
+        let server = self.server(server).await?;
+        let conditions = server.pointer("/status/conditions").and_then(Value::as_array).context("no conditions yet")?;
+        let found = conditions.iter().find(|condition| condition["type"] == kind);
+        let found = found.with_context(|| format!("no condition {kind} yet"))?;
+        let field = |name: &str| text(found, name).map(str::to_owned);
+        Ok(Condition { status: field("/status")?, reason: field("/reason")?, message: field("/message")? })
+    }
+
+    /// Waits until a condition has this status and reason, and its message all of these words.
+    pub(crate) async fn told(&self, server: &str, kind: &str, expected: (&str, &str), words: &[&str]) -> Result<()> {
+        until(&format!("{kind} of {server} to be {expected:?} with {words:?}"), PODS, || async {
+            let found = self.condition(server, kind).await?;
+            ensure!((found.status.as_str(), found.reason.as_str()) == expected, "it is {found:?}");
+            ensure!(words.iter().all(|word| found.message.contains(word)), "it says: {}", found.message);
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// A condition's words.
+#[derive(Clone, Debug)]
+pub(crate) struct Condition {
+    pub(crate) status: String,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+}
+
+fn identity(pod: Pod) -> Identity {
+    let status = pod.status.unwrap_or_default();
+    let containers = status.container_statuses.into_iter().chain(status.init_container_statuses).flatten();
+    Identity {
+        name: pod.metadata.name.unwrap_or_default(),
+        uid: pod.metadata.uid.unwrap_or_default(),
+        restarts: containers.map(|container| container.restart_count).sum(),
+    }
+}

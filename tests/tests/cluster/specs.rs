@@ -1,0 +1,50 @@
+//! The McpServers that scenarios apply, beside the examples.
+
+use mooring_tests::parts::servers;
+use serde_json::{Value, json};
+
+use crate::room::Room;
+
+/// The key that every one of them declares.
+pub(crate) const KEY: &str = "first";
+
+/// A server with one declared tool that asks the server itself for its health: it needs nothing else.
+pub(crate) fn tools(room: &Room, name: &str) -> Value {
+    let tool = json!({"name": "health", "http": {"url": format!("http://{name}/health")}});
+    json!({"tools": [tool], "hosts": [room.host(name)], "ingress": {}, "auth": {"keys": [{"name": KEY}]}})
+}
+
+/// A server in an image: node, with whatever program.
+pub(crate) fn node(room: &Room, name: &str, command: &[&str], arguments: &[&str]) -> Value {
+    let http = json!({"image": servers::EVERYTHING, "command": command, "args": arguments, "port": 8000});
+    json!({"http": http, "hosts": [room.host(name)], "ingress": {}, "auth": {"keys": [{"name": KEY}]}})
+}
+
+/// The server that records what reaches it, its program in a ConfigMap that must be applied, too.
+pub(crate) fn recorder(room: &Room, name: &str, text: &str) -> Value {
+    let mut spec = node(room, name, &["/usr/bin/node"], &["/program/recorder.mjs", text]);
+    spec["http"]["volumeMounts"] = json!([{"name": "program", "mountPath": "/program", "readOnly": true}]);
+    spec["pod"] = json!({"volumes": [{"name": "program", "configMap": {"name": "recorder"}}]});
+    spec
+}
+
+/// The ConfigMap of [`recorder`].
+pub(crate) fn recorder_program() -> Value {
+    let program = include_str!("../../servers/recorder.mjs");
+    let data = json!({"recorder.mjs": program});
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "recorder"}, "data": data})
+}
+
+/// A pod that does nothing, from which other programs ask: node is in it.
+pub(crate) fn bystander(name: &str) -> Value {
+    let command =
+        json!(["/usr/bin/node", "-e", "process.on('SIGTERM', () => process.exit(0)); setInterval(() => {}, 1e6)"]);
+    let security = json!({
+        "runAsUser": 65532, "runAsNonRoot": true, "allowPrivilegeEscalation": false,
+        "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"},
+    });
+    let container =
+        json!({"name": "node", "image": servers::EVERYTHING, "command": command, "securityContext": security});
+    let spec = json!({"automountServiceAccountToken": false, "containers": [container]});
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+}

@@ -1,0 +1,126 @@
+//! What all scenarios share: the cluster with Mooring installed by its chart, the way in, and the examples once applied.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use mooring_tests::clients::Client;
+use mooring_tests::product::{self, Products};
+use mooring_tests::{Cluster, Level, Options, installed, parts, progress};
+use tokio::sync::OnceCell;
+
+use crate::room::Room;
+
+/// The namespace of the examples.
+const DEMO: &str = "demo";
+/// The servers of `mcpserver.yaml` and `examples/`.
+const EXAMPLES: [&str; 4] = ["hello", "weather", "everything", "notes"];
+
+/// The cluster and what is in it.
+pub(crate) struct World {
+    pub(crate) cluster: Cluster,
+    pub(crate) products: Products,
+    /// Where the ingress controller listens for this machine.
+    pub(crate) ingress: SocketAddr,
+    examples: OnceCell<()>,
+    figures: Mutex<Vec<(String, String)>>,
+}
+
+impl World {
+    /// Builds what is missing, starts the cluster and installs the chart.
+    pub(crate) async fn start() -> Result<Self> {
+        let (products, images) = tokio::task::spawn_blocking(|| {
+            let products = product::build()?;
+            for client in Client::ALL {
+                client.install()?;
+            }
+            let mut images = products.archives();
+            images.extend([parts::servers::everything()?, parts::servers::fastmcp()?]);
+            anyhow::Ok((products, images))
+        })
+        .await??;
+        let cluster = Cluster::start(Level::Node, Options { images, ..Options::default() }).await?;
+        if let Cluster::Local(local) = &cluster {
+            progress::say(format!("Kubernetes is ready after {:.1} s", local.ready_after().as_secs_f64()));
+        }
+        let ingress = cluster.forward("traefik").await?;
+        let world = Self { cluster, products, ingress, examples: OnceCell::new(), figures: Mutex::default() };
+        if let Err(error) = installed::install(&world.cluster, &world.products, &[]).await {
+            let log = world.operator_log().await;
+            return Err(error.context(format!("Mooring could not be installed; its log ends with\n{log}")));
+        }
+        Ok(world)
+    }
+
+    /// The namespace of the examples, applied as the README says, each server Ready.
+    pub(crate) async fn demo(self: &Arc<Self>) -> Result<Room> {
+        self.examples.get_or_try_init(|| self.apply_examples()).await?;
+        Ok(Room::of(self, DEMO))
+    }
+
+    async fn apply_examples(self: &Arc<Self>) -> Result<()> {
+        let room = Room::make(self, DEMO).await?;
+        for file in ["mcpserver.yaml", "examples/"] {
+            let path = product::workspace().join(file).display().to_string();
+            room.kubectl(["apply", "-f", &path]).await?;
+        }
+        for name in EXAMPLES {
+            if let Err(error) = room.ready(name).await {
+                return Err(error.context(room.describe().await));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the examples were applied.
+    pub(crate) fn has_demo(&self) -> bool {
+        self.examples.initialized()
+    }
+
+    /// Keeps a figure for the end of the output.
+    pub(crate) fn figure(&self, what: impl Into<String>, value: impl Into<String>) {
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner).push((what.into(), value.into()));
+    }
+
+    pub(crate) fn figures(&self) -> Vec<(String, String)> {
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What every operator said last.
+    pub(crate) async fn operator_log(&self) -> String {
+        let selector = "app.kubernetes.io/component=operator";
+        let mut log = String::new();
+        for namespace in [installed::NAMESPACE, "second-system", "narrow-system"] {
+            for more in [&["--tail=60"][..], &["--tail=30", "--previous"]] {
+                let logs =
+                    ["logs", "-n", namespace, "-l", selector, "--prefix"].into_iter().chain(more.iter().copied());
+                log += &self.cluster.kubectl(logs).await.unwrap_or_default();
+            }
+        }
+        log
+    }
+
+    /// Removes what would stay in a cluster that somebody else runs, and ends one of our own.
+    pub(crate) async fn stop(self) -> Result<()> {
+        if matches!(self.cluster, Cluster::External(_)) {
+            self.cluster.kubectl(["delete", "namespace", DEMO, "--ignore-not-found"]).await?;
+            let uninstall = ["uninstall", "mooring", "-n", installed::NAMESPACE, "--ignore-not-found"];
+            self.cluster.helm(uninstall).await?;
+        }
+        self.cluster.stop().await
+    }
+}
+
+/// How long anything may take to come about that needs new pods, on a machine that is busy with builds.
+pub(crate) const PODS: Duration = Duration::from_secs(120);
+
+/// Seconds, for a figure.
+pub(crate) fn seconds(duration: Duration) -> String {
+    format!("{:.2} s", duration.as_secs_f64())
+}
+
+/// The text of a JSON pointer.
+pub(crate) fn text<'a>(value: &'a serde_json::Value, pointer: &str) -> Result<&'a str> {
+    value.pointer(pointer).and_then(serde_json::Value::as_str).with_context(|| format!("no {pointer} in {value}"))
+}
