@@ -74,7 +74,7 @@ pub struct Revoke {
 /// Revisions that a front door reports once it has read everything (see `mooring_contract::revision`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Revisions {
-    /// Of the config directory.
+    /// Of the config directory; empty while not known.
     pub config: String,
     /// Of the keys directory; absent while the keys Secret is not known as it is stored.
     pub keys: Option<String>,

@@ -4,10 +4,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use mooring_api::McpServer;
 use mooring_contract::DoorStatus;
 
-use crate::observed::{Door, ObservedPod};
+use crate::observed::{Door, Observed, ObservedPod};
 use crate::outcome::Revisions;
+use crate::references;
+use crate::revisions::of_entries;
 
 /// A pod to touch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,15 +39,29 @@ pub fn touches(revisions: &Revisions, pods: &BTreeMap<String, ObservedPod>) -> V
 }
 
 /// Whether a front door has everything in force. A config that it has read and refused will not come into force by
-/// another reading.
+/// another reading. Where the config is not known, a Secret that the front door does not know is not waited for.
 pub fn agrees(revisions: &Revisions, door: &DoorStatus) -> bool {
-    let config = door.config_error.is_some() || door.config_revision == revisions.config;
+    let known = !revisions.config.is_empty();
+    let config = !known || door.config_error.is_some() || door.config_revision == revisions.config;
     let keys = revisions.keys.as_ref().is_none_or(|keys| *keys == door.keys_revision);
-    let key_secrets = revisions
-        .key_secrets
-        .iter()
-        .all(|(name, revision)| door.key_secret_revisions.get(name).is_some_and(|in_force| in_force == revision));
-    config && keys && key_secrets
+    let in_force = |name| door.key_secret_revisions.get(name);
+    let mut key_secrets = revisions.key_secrets.iter();
+    config && keys && key_secrets.all(|(name, revision)| in_force(name).map_or(!known, |in_force| in_force == revision))
+}
+
+/// What the key Secrets hold as they are stored, for a server whose spec is rejected: there is no plan, and yet a key
+/// that was revoked has to stop working, above all where the rejection is that somebody deleted a key Secret.
+pub fn stored(server: &McpServer, observed: &Observed) -> Revisions {
+    let nothing = BTreeMap::new();
+    let entries = |name: &String| observed.key_secrets.get(name).unwrap_or(&nothing);
+    Revisions {
+        config: String::new(),
+        keys: Some(of_entries(observed.keys.as_ref().map_or(&nothing, |keys| &keys.data))),
+        key_secrets: references::key_secrets(server)
+            .into_iter()
+            .map(|name| (name.clone(), of_entries(entries(&name))))
+            .collect(),
+    }
 }
 
 /// How long to wait before looking again, after `looks` looks at which not all agreed. The kubelet needs 0.1 to 0.25 s,

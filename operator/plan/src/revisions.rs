@@ -27,6 +27,7 @@ fn is_applied(declared: &Declared, keys: &KeysSecret) -> bool {
     there && declared.ids == keys.declared && dropped.into_iter().all(|id| !keys.data.contains_key(id))
 }
 
-fn of_entries(entries: &BTreeMap<String, Vec<u8>>) -> String {
+/// The revision of a directory with these entries.
+pub(crate) fn of_entries(entries: &BTreeMap<String, Vec<u8>>) -> String {
     revision(entries.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())))
 }

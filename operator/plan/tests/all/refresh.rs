@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use mooring_contract::DoorStatus;
 use mooring_plan::observed::{Door, ObservedPod};
 use mooring_plan::outcome::Revisions;
-use mooring_plan::refresh::{agrees, pause, touches};
+use mooring_plan::refresh::{agrees, pause, stored, touches};
+
+use crate::world::{fixture, world};
 
 fn revisions() -> Revisions {
     Revisions {
@@ -78,4 +80,26 @@ fn pauses_grow() {
     let pauses: Vec<_> = (0..20).map(|looks| pause(looks).as_millis()).collect();
     assert_eq!(pauses[..3], [200, 1000, 5000]);
     assert!(pauses.is_sorted());
+}
+
+/// Whoever deletes a Secret of `auth.keySecrets` revokes its keys, although the spec is then rejected.
+#[test]
+fn a_deleted_key_secret_is_out_of_force_although_the_spec_is_rejected() {
+    let server = fixture("keys-from-secrets");
+    let mut observed = world(&server);
+    let door_with = |revisions: &Revisions| DoorStatus {
+        config_revision: "whatever".to_owned(),
+        keys_revision: revisions.keys.clone().unwrap(),
+        key_secret_revisions: revisions.key_secrets.clone(),
+        ..DoorStatus::default()
+    };
+    let door = door_with(&stored(&server, &observed));
+    assert!(agrees(&stored(&server, &observed), &door));
+    observed.key_secrets.remove("from-vault");
+    assert!(!agrees(&stored(&server, &observed), &door));
+    assert!(agrees(&stored(&server, &observed), &door_with(&stored(&server, &observed))));
+    // A Secret that the running config does not mention yet is not waited for.
+    let mut older = door_with(&stored(&server, &observed));
+    older.key_secret_revisions.remove("from-vault");
+    assert!(agrees(&stored(&server, &observed), &older));
 }
