@@ -9,6 +9,7 @@ use mooring_contract::DoorStatus;
 use mooring_contract::door_status::Handshake;
 use subtle::ConstantTimeEq as _;
 use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
 
 use crate::clients::Clients;
 use crate::clock;
@@ -63,6 +64,8 @@ pub struct Door {
     instance: u64,
     /// HTTP clients.
     pub clients: Clients,
+    /// Calls that run on when their client has gone; a stop waits for them.
+    pub calls: TaskTracker,
     /// Counters.
     pub metrics: Arc<Metrics>,
 }

@@ -189,7 +189,14 @@ impl Call<'_> {
         let waits = message.method() == Some(CALL) && headers::asks(&parts.headers, EVENTS);
         let deadline = (!listens).then_some(deadline);
         let outgoing = Outgoing { method: Method::POST, query: query(&parts), headers: parts.headers, body: bytes };
-        let exchange = exchange(Arc::clone(self.rules), outgoing, Some(message), self.seen.clone(), deadline);
+        let exchange = exchange(
+            Arc::clone(self.door),
+            Arc::clone(self.rules),
+            outgoing,
+            Some(message),
+            self.seen.clone(),
+            deadline,
+        );
         let answer = match (waits, id.clone()) {
             (true, Some(id)) => commit::patiently(exchange, id).await,
             _ => exchange.await,
@@ -208,7 +215,9 @@ impl Call<'_> {
             headers: without_body(parts.headers),
             body: bytes::Bytes::new(),
         };
-        let response = exchange(Arc::clone(self.rules), outgoing, None, self.seen.clone(), deadline).await?;
+        let response =
+            exchange(Arc::clone(self.door), Arc::clone(self.rules), outgoing, None, self.seen.clone(), deadline)
+                .await?;
         Ok(self.stream_back(response, deadline))
     }
 
@@ -229,6 +238,7 @@ impl Call<'_> {
 
 /// One exchange with the backend, until its headers are there.
 async fn exchange(
+    door: Arc<Door>,
     rules: Arc<Rules>,
     outgoing: Outgoing,
     message: Option<Message>,
@@ -239,7 +249,7 @@ async fn exchange(
         match &rules.backend {
             Backend::Http(relay) => relay.exchange(outgoing, &seen).await,
             Backend::Tools(tools) => match message {
-                Some(message) => tools.answer(&outgoing.headers, &outgoing.body, message).await,
+                Some(message) => tools.answer(&outgoing.headers, &outgoing.body, message, &door.calls).await,
                 None => Err(Refusal::MethodNotAllowed { allow: "POST, OPTIONS" }),
             },
         }

@@ -54,10 +54,11 @@ pub async fn run(arguments: Serve) -> anyhow::Result<()> {
     }
     door.enter(Phase::Stopping);
     connections.close();
+    door.calls.close();
     let drain = arguments.drain().or_else(|| door.rules().map(|rules| rules.call_timeout)).unwrap_or_default();
     tracing::info!(seconds = drain.as_secs_f64(), "stopping: waiting for running calls");
     tokio::select! {
-        () = connections.wait() => tracing::info!("stopped"),
+        ((), ()) = futures::future::join(connections.wait(), door.calls.wait()) => tracing::info!("stopped"),
         () = tokio::time::sleep(drain) => tracing::warn!("stopped with calls still running"),
         _ = terminate.recv() => tracing::warn!("stopped at once"),
         _ = interrupt.recv() => tracing::warn!("stopped at once"),

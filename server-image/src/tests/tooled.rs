@@ -6,6 +6,7 @@ use http::{HeaderName, HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::backend::Backend;
+use super::eventually;
 use super::front::{Front, collect, http_config, text};
 use crate::body::full;
 use crate::refusal::json as json_answer;
@@ -312,4 +313,37 @@ async fn a_wrong_declaration_is_told_and_never_served() {
     let mut config = http_config(1);
     config["source"] = json!({"tools": [forecast(1), forecast(1)]});
     assert!(Front::new(&config).door.status().config_error.unwrap().contains("twice"));
+}
+
+#[tokio::test]
+async fn a_legacy_call_outlives_its_client_and_a_modern_one_does_not() {
+    let api = Backend::start(|_| std::future::pending()).await;
+    let mut slow = tool("slow", "GET", "/", api.port);
+    slow["http"]["timeoutMs"] = 60_000.into();
+    let front = front(&[slow]);
+    let modern = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}});
+    let mut message: Value = serde_json::from_str(&call("slow", &json!({}))).unwrap();
+    let legacy = front.post(&message.to_string());
+    message["params"]["_meta"] = modern;
+    let mut modern = front.post(&message.to_string());
+    for (name, value) in [VERSION, ("mcp-method", "tools/call"), ("mcp-name", "slow")] {
+        modern.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    for (request, left_over) in [(modern, 0), (legacy, 1)] {
+        let before = api.calls();
+        {
+            let mut asking = std::pin::pin!(front.ask(request));
+            eventually("the API is asked", || {
+                let poll = std::future::Future::poll(
+                    asking.as_mut(),
+                    &mut std::task::Context::from_waker(std::task::Waker::noop()),
+                );
+                assert!(poll.is_pending());
+                api.calls() == before + 1
+            })
+            .await;
+        }
+        eventually("the client has gone", || api.open() == left_over).await;
+        assert_eq!(front.door.calls.len(), left_over);
+    }
 }

@@ -8,6 +8,7 @@ pub mod template;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use http::{HeaderMap, Response, StatusCode};
 use mooring_contract::config::Tool;
@@ -15,6 +16,7 @@ use mooring_contract::door_status::Handshake;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
+use tokio_util::task::TaskTracker;
 
 use crate::body::{Body, empty, full};
 use crate::clients::Clients;
@@ -36,7 +38,7 @@ const LIST_TTL: u32 = 60_000;
 #[derive(Debug)]
 pub struct ToolServer {
     name: String,
-    tools: HashMap<String, DeclaredTool>,
+    tools: HashMap<String, Arc<DeclaredTool>>,
     list: Value,
 }
 
@@ -62,7 +64,7 @@ impl ToolServer {
             let name = tool.name.clone();
             let tool =
                 DeclaredTool::new(tool, clients, environment).map_err(|error| format!("tool {name}: {error}"))?;
-            if compiled.insert(name.clone(), tool).is_some() {
+            if compiled.insert(name.clone(), Arc::new(tool)).is_some() {
                 return Err(format!("tool {name} is declared twice"));
             }
         }
@@ -79,8 +81,14 @@ impl ToolServer {
         }
     }
 
-    /// Answers one POST.
-    pub async fn answer(&self, headers: &HeaderMap, body: &[u8], message: Message) -> Result<Response<Body>, Refusal> {
+    /// Answers one POST. A call that outlives its client runs on `calls`.
+    pub async fn answer(
+        &self,
+        headers: &HeaderMap,
+        body: &[u8],
+        message: Message,
+        calls: &TaskTracker,
+    ) -> Result<Response<Body>, Refusal> {
         let (id, method) = match message {
             Message::Batch => return Err(Refusal::NotMessage("one message at a time: batches are not taken".into())),
             Message::Response => return Ok(accepted()),
@@ -102,7 +110,7 @@ impl ToolServer {
                 Ok(reply(&id, &outcome, StatusCode::BAD_REQUEST, form))
             }
             Ok(era) => {
-                let outcome = self.dispatch(era, &method, &params).await;
+                let outcome = self.dispatch(era, &method, &params, calls).await;
                 let unknown = matches!(outcome, Outcome::Error { code: METHOD_NOT_FOUND, .. });
                 let status = if era == Era::Modern && unknown { StatusCode::NOT_FOUND } else { StatusCode::OK };
                 Ok(reply(&id, &outcome, status, form))
@@ -110,7 +118,7 @@ impl ToolServer {
         }
     }
 
-    async fn dispatch(&self, era: Era, method: &str, params: &Params<'_>) -> Outcome {
+    async fn dispatch(&self, era: Era, method: &str, params: &Params<'_>, calls: &TaskTracker) -> Outcome {
         match (era, method) {
             (Era::Legacy, "initialize") => {
                 let version = era::negotiate(params.protocol_version());
@@ -136,19 +144,31 @@ impl ToolServer {
                     self.result(era, json!({"tools": self.list, "ttlMs": LIST_TTL, "cacheScope": "private"}))
                 }
             },
-            (_, "tools/call") => self.call(era, params).await,
+            (_, "tools/call") => self.call(era, params, calls).await,
             (_, method) => Outcome::error(METHOD_NOT_FOUND, format!("Method not found: {}", shortened(method))),
         }
     }
 
-    async fn call(&self, era: Era, params: &Params<'_>) -> Outcome {
+    async fn call(&self, era: Era, params: &Params<'_>, calls: &TaskTracker) -> Outcome {
         let Some(name) = params.name() else {
             return Outcome::error(INVALID_PARAMS, "params.name must be a string");
         };
         let Some(tool) = self.tools.get(name.as_ref()) else {
             return Outcome::error(INVALID_PARAMS, format!("Unknown tool: {}", shortened(&name)));
         };
-        match tool.call(params.arguments()).await {
+        let tool = Arc::clone(tool);
+        let arguments = params.arguments().map(RawValue::to_owned);
+        let calling = async move { tool.call(arguments.as_deref()).await };
+        let result = match era {
+            // Closing the answer is the modern way to cancel.
+            Era::Modern => calling.await,
+            // A legacy client that loses its connection did not cancel.
+            Era::Legacy => match calls.spawn(calling).await {
+                Ok(result) => result,
+                Err(_) => return Outcome::error(INTERNAL_ERROR, "The call broke off"),
+            },
+        };
+        match result {
             Ok(result) => match to_raw_value(&result.in_era(era)) {
                 Ok(result) => Outcome::Result(result),
                 Err(error) => Outcome::error(INTERNAL_ERROR, error.to_string()),
