@@ -1,140 +1,143 @@
 //! The real process: its command line, its sockets, and its end.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
-use std::process::{Child, ChildStderr, Command, Stdio};
-use std::time::{Duration, Instant};
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+    use std::net::TcpStream;
+    use std::process::{Child, ChildStderr, Command, Stdio};
+    use std::time::{Duration, Instant};
 
-const KEY: &str = "0b6f4d5e-8f0e-4f43-9e58-1b6a3f4c2d10";
+    const KEY: &str = "0b6f4d5e-8f0e-4f43-9e58-1b6a3f4c2d10";
 
-/// A running front door; killed when dropped.
-struct Process {
-    child: Child,
-    log: BufReader<ChildStderr>,
-    public: String,
-    management: String,
-    _mounts: tempfile::TempDir,
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Process {
-    fn start(anonymous: bool, extra: &[&str]) -> Self {
-        let mounts = tempfile::tempdir().unwrap();
-        let path = |name: &str| mounts.path().join(name);
-        for directory in ["config", "keys", "key-secrets/vault", "session"] {
-            std::fs::create_dir_all(path(directory)).unwrap();
-        }
-        let config = serde_json::json!({
-            "version": 1,
-            "server": {"namespace": "demo", "name": "weather"},
-            "path": "/",
-            "security": {"hosts": ["mcp.example.com"], "anonymous": anonymous, "keySecrets": ["vault"]},
-            "source": {"tools": []},
-            "limits": {"bodyBytes": 1000, "callTimeoutMs": 1000},
-        });
-        std::fs::write(path("config/config.json"), config.to_string()).unwrap();
-        std::fs::write(path("key-secrets/vault/ci"), KEY).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mooring-server"));
-        command.arg("serve").args(["--log-format", "json"]).args(extra);
-        command.args(["--listen", "127.0.0.1:0", "--management-listen", "127.0.0.1:0"]);
-        for (flag, directory) in [
-            ("--config-dir", "config"),
-            ("--keys-dir", "keys"),
-            ("--key-secrets-dir", "key-secrets"),
-            ("--session-dir", "session"),
-        ] {
-            command.arg(flag).arg(path(directory));
-        }
-        command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let log = BufReader::new(child.stderr.take().unwrap());
-        let mut process = Self { child, log, public: String::new(), management: String::new(), _mounts: mounts };
-        let line = process.line("listening");
-        process.public = line["public"].as_str().unwrap().to_owned();
-        process.management = line["management"].as_str().unwrap().to_owned();
-        process
+    /// A running front door; killed when dropped.
+    struct Process {
+        child: Child,
+        log: BufReader<ChildStderr>,
+        public: String,
+        management: String,
+        _mounts: tempfile::TempDir,
     }
 
-    /// The next log line with this message.
-    fn line(&mut self, message: &str) -> serde_json::Value {
-        loop {
-            let mut line = String::new();
-            assert!(self.log.read_line(&mut line).unwrap() > 0, "the log ended before {message:?}");
-            let line: serde_json::Value = serde_json::from_str(&line).unwrap();
-            if line["message"].as_str().unwrap().contains(message) {
-                return line;
+    impl Drop for Process {
+        fn drop(&mut self) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+
+    impl Process {
+        fn start(anonymous: bool, extra: &[&str]) -> Self {
+            let mounts = tempfile::tempdir().unwrap();
+            let path = |name: &str| mounts.path().join(name);
+            for directory in ["config", "keys", "key-secrets/vault", "session"] {
+                std::fs::create_dir_all(path(directory)).unwrap();
+            }
+            let config = serde_json::json!({
+                "version": 1,
+                "server": {"namespace": "demo", "name": "weather"},
+                "path": "/",
+                "security": {"hosts": ["mcp.example.com"], "anonymous": anonymous, "keySecrets": ["vault"]},
+                "source": {"tools": []},
+                "limits": {"bodyBytes": 1000, "callTimeoutMs": 1000},
+            });
+            std::fs::write(path("config/config.json"), config.to_string()).unwrap();
+            std::fs::write(path("key-secrets/vault/ci"), KEY).unwrap();
+            let mut command = Command::new(env!("CARGO_BIN_EXE_mooring-server"));
+            command.arg("serve").args(["--log-format", "json"]).args(extra);
+            command.args(["--listen", "127.0.0.1:0", "--management-listen", "127.0.0.1:0"]);
+            for (flag, directory) in [
+                ("--config-dir", "config"),
+                ("--keys-dir", "keys"),
+                ("--key-secrets-dir", "key-secrets"),
+                ("--session-dir", "session"),
+            ] {
+                command.arg(flag).arg(path(directory));
+            }
+            command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+            let mut child = command.spawn().unwrap();
+            let log = BufReader::new(child.stderr.take().unwrap());
+            let mut process = Self { child, log, public: String::new(), management: String::new(), _mounts: mounts };
+            let line = process.line("listening");
+            let address = |name: &str| line[name].as_str().unwrap().to_owned();
+            (process.public, process.management) = (address("public"), address("management"));
+            process
+        }
+
+        /// The next log line with this message.
+        fn line(&mut self, message: &str) -> serde_json::Value {
+            loop {
+                let mut line = String::new();
+                assert!(self.log.read_line(&mut line).unwrap() > 0, "the log ended before {message:?}");
+                let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+                if line["message"].as_str().unwrap().contains(message) {
+                    return line;
+                }
             }
         }
+
+        fn signal(&self, name: &str) {
+            let pid = self.child.id().to_string();
+            assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
+        }
     }
 
-    fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
+    #[expect(clippy::disallowed_methods, reason = "a test waits for a process")]
+    fn now() -> Instant {
+        Instant::now()
     }
-}
 
-#[expect(clippy::disallowed_methods, reason = "a test waits for a process")]
-fn now() -> Instant {
-    Instant::now()
-}
-
-fn get(address: &str, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
-}
-
-#[test]
-fn it_says_what_it_enforces_and_stops_in_order() {
-    let mut process = Process::start(false, &["--linger-seconds", "0.3", "--drain-seconds", "5"]);
-    let enforcing = process.line("enforcing");
-    assert_eq!(enforcing["hosts"], "127.0.0.1:* [::1]:* localhost:* mcp.example.com:*");
-    assert_eq!(
-        (&enforcing["origins"], &enforcing["auth"], &enforcing["keys"]),
-        (&"none".into(), &"key".into(), &1.into())
-    );
-    assert_eq!((&enforcing["body_bytes"], &enforcing["endpoint"]), (&1000.into(), &"/mcp".into()));
-    assert!(get(&process.public, "/health").starts_with("HTTP/1.1 200"));
-    let begin = now();
-    while !get(&process.management, "/health/ready").starts_with("HTTP/1.1 200") {
-        assert!(begin.elapsed() < Duration::from_secs(10), "not ready");
+    fn get(address: &str, path: &str) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
     }
-    process.signal("TERM");
-    process.line("serving on");
-    let begin = now();
-    while get(&process.management, "/health/ready").starts_with("HTTP/1.1 200") {
-        assert!(begin.elapsed() < Duration::from_secs(1), "still ready");
+
+    #[test]
+    fn it_says_what_it_enforces_and_stops_in_order() {
+        let mut process = Process::start(false, &["--linger-seconds", "0.3", "--drain-seconds", "5"]);
+        let enforcing = process.line("enforcing");
+        assert_eq!(enforcing["hosts"], "127.0.0.1:* [::1]:* localhost:* mcp.example.com:*");
+        assert_eq!(
+            (&enforcing["origins"], &enforcing["auth"], &enforcing["keys"]),
+            (&"none".into(), &"key".into(), &1.into())
+        );
+        assert_eq!((&enforcing["body_bytes"], &enforcing["endpoint"]), (&1000.into(), &"/mcp".into()));
+        assert!(get(&process.public, "/health").starts_with("HTTP/1.1 200"));
+        let begin = now();
+        while !get(&process.management, "/health/ready").starts_with("HTTP/1.1 200") {
+            assert!(begin.elapsed() < Duration::from_secs(10), "not ready");
+        }
+        process.signal("TERM");
+        process.line("serving on");
+        let begin = now();
+        while get(&process.management, "/health/ready").starts_with("HTTP/1.1 200") {
+            assert!(begin.elapsed() < Duration::from_secs(1), "still ready");
+        }
+        let answer = get(&process.public, "/health");
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("connection: close"), "{answer}");
+        process.line("stopped");
+        assert!(process.child.wait().unwrap().success());
     }
-    let answer = get(&process.public, "/health");
-    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("connection: close"), "{answer}");
-    process.line("stopped");
-    assert!(process.child.wait().unwrap().success());
-}
 
-#[test]
-fn an_open_server_is_warned_of() {
-    let mut process = Process::start(true, &[]);
-    assert_eq!(process.line("this server is open")["level"], "WARN");
-    // A second signal does not wait.
-    process.signal("TERM");
-    process.line("serving on");
-    process.signal("INT");
-    process.line("stopp");
-}
+    #[test]
+    fn an_open_server_is_warned_of() {
+        let mut process = Process::start(true, &[]);
+        assert_eq!(process.line("this server is open")["level"], "WARN");
+        // A second signal does not wait.
+        process.signal("TERM");
+        process.line("serving on");
+        process.signal("INT");
+        process.line("stopp");
+    }
 
-#[test]
-fn a_wrong_flag_is_told() {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_mooring-server")).args(["serve", "--listen", "here"]).output().unwrap();
-    assert!(!output.status.success());
-    assert!(String::from_utf8(output.stderr).unwrap().contains("--listen"));
+    #[test]
+    fn a_wrong_flag_is_told() {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_mooring-server")).args(["serve", "--listen", "here"]).output().unwrap();
+        assert!(!output.status.success());
+        assert!(String::from_utf8(output.stderr).unwrap().contains("--listen"));
+    }
 }
