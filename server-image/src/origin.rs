@@ -1,5 +1,6 @@
-//! Step 2: which pages may call, and CORS. Decides from `Origin` and the preflight headers alone. A request without
-//! `Origin` does not come from a page and passes. It knows nothing of keys: a preflight never carries one.
+//! Step 2: which pages may call, and CORS. Decides from `Origin`, the accepted Host and the preflight headers. A request
+//! without `Origin` does not come from a page and passes; a page that was served under the accepted Host is our own. It
+//! knows nothing of keys: a preflight never carries one.
 
 use std::collections::HashSet;
 
@@ -28,16 +29,21 @@ const PARAM_MAXIMUM: usize = 64;
 #[derive(Debug)]
 pub struct Cors(Option<HeaderValue>);
 
-/// 403 for an origin that is not listed, and for two of them.
-pub fn check(listed: &HashSet<String>, headers: &HeaderMap) -> Result<Cors, Refusal> {
+/// 403 for an origin that is neither listed nor that of `host`, the accepted authority; and for two of them.
+pub fn check(listed: &HashSet<String>, host: &str, headers: &HeaderMap) -> Result<Cors, Refusal> {
     let mut origins = headers.get_all(ORIGIN).iter();
+    let may = |origin: &str| listed.contains(origin) || is_own(origin, host);
     match (origins.next(), origins.next()) {
         (None, _) => Ok(Cors(None)),
-        (Some(origin), None) if origin.to_str().is_ok_and(|origin| listed.contains(origin)) => {
-            Ok(Cors(Some(origin.clone())))
-        }
+        (Some(origin), None) if origin.to_str().is_ok_and(may) => Ok(Cors(Some(origin.clone()))),
         _ => Err(Refusal::OriginUnknown),
     }
+}
+
+/// Whether a page comes from the same authority as the request goes to. TLS may end before us, so both schemes count.
+fn is_own(origin: &str, host: &str) -> bool {
+    let authority = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+    authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
 }
 
 impl Cors {
@@ -104,6 +110,13 @@ mod tests {
         let cases = [
             (vec![], true),
             (vec!["https://app.example.com"], true),
+            (vec!["https://mcp.example.com:8443"], true),
+            (vec!["http://mcp.example.com:8443"], true),
+            (vec!["https://mcp.example.com"], false),
+            (vec!["https://mcp.example.com:8443.evil.com"], false),
+            (vec!["https://evil.com/mcp.example.com:8443"], false),
+            (vec!["ftp://mcp.example.com:8443"], false),
+            (vec!["mcp.example.com:8443"], false),
             (vec!["https://app.example.com:8443"], false),
             (vec!["http://app.example.com"], false),
             (vec!["https://app.example.com.evil.com"], false),
@@ -118,7 +131,7 @@ mod tests {
             for origin in &origins {
                 map.append(ORIGIN, HeaderValue::from_static(origin));
             }
-            assert_eq!(check(&listed(), &map).is_ok(), pass, "{origins:?}");
+            assert_eq!(check(&listed(), "mcp.example.com:8443", &map).is_ok(), pass, "{origins:?}");
         }
     }
 
@@ -131,7 +144,7 @@ mod tests {
             ("access-control-request-method", "POST"),
             ("access-control-request-headers", "content-type, mcp-param-City, x-evil,mcp-param-b\u{20}"),
         ]);
-        let cors = check(&listed(), &parts.headers).unwrap();
+        let cors = check(&listed(), "mcp.example.com", &parts.headers).unwrap();
         let mut response = cors.preflight(&parts).unwrap();
         cors.finish(response.headers_mut());
         insta::assert_debug_snapshot!((response.status(), response.headers()));
@@ -141,7 +154,7 @@ mod tests {
     fn without_an_origin_there_is_no_preflight_and_no_header() {
         let (mut parts, ()) = http::Request::options("/mcp").body(()).unwrap().into_parts();
         parts.headers = headers(&[("access-control-request-method", "POST")]);
-        let cors = check(&listed(), &parts.headers).unwrap();
+        let cors = check(&listed(), "mcp.example.com", &parts.headers).unwrap();
         assert!(cors.preflight(&parts).is_none());
         let mut answer = HeaderMap::new();
         cors.finish(&mut answer);

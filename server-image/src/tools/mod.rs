@@ -131,7 +131,7 @@ impl ToolServer {
             (Era::Legacy, "ping") => self.result(era, json!({})),
             (Era::Modern, "server/discover") => {
                 let (ttl, scope) = (LIST_TTL, "private");
-                let versions = [MODERN];
+                let versions: Vec<_> = era::all_versions().collect();
                 self.result(
                     era,
                     json!({"supportedVersions": versions, "capabilities": {"tools": {}}, "ttlMs": ttl, "cacheScope": scope}),
