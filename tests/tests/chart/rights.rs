@@ -6,13 +6,16 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Api;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
 use mooring::rbac::{Where, rules};
 use mooring_tests::Cluster;
 use mooring_tests::wait::until;
+use serde_json::Value;
 
 use crate::cluster::{helm, namespaces, on_a_cluster, write};
 use crate::rendered::{NAMESPACE, Rendered, VALUES};
@@ -111,30 +114,35 @@ async fn the_admission_policy_leaves_the_operator_one_annotation_of_a_pod() -> R
             cluster.kubectl(["create", "--namespace", "team-a", "--filename", &file]).await
         })
         .await?;
-        let patch = async |user: &str, patch: &str, dry: &str| {
-            let who = format!("--as={user}");
-            let arguments = ["patch", "pod", "pod", "--namespace", "team-a", "--patch", patch, &who, dry];
-            cluster.kubectl(arguments).await
+        let mut config =
+            Config::from_custom_kubeconfig(Kubeconfig::read_from(cluster.kubeconfig())?, &KubeConfigOptions::default())
+                .await?;
+        config.auth_info.impersonate = Some(OPERATOR.to_owned());
+        let pods: Api<Pod> = Api::namespaced(Client::try_from(config)?, "team-a");
+        let patch = async |change: &str, dry_run: bool| {
+            let patch = Patch::Strategic(serde_json::from_str::<Value>(change)?);
+            let params = PatchParams { dry_run, ..PatchParams::default() };
+            anyhow::Ok(pods.patch("pod", &params, &patch).await?)
         };
         // RBAC alone lets the operator do all of it.
         helm(cluster, "install", "mooring", &[]).await?;
         for change in refused {
-            patch(OPERATOR, change, "--dry-run=server").await.with_context(|| change)?;
+            patch(change, true).await.with_context(|| change)?;
         }
         helm(cluster, "upgrade", "mooring", &["--set", "admissionPolicy.enabled=true"]).await?;
         until("the policy to be in force", Duration::from_secs(30), || async {
-            ensure!(patch(OPERATOR, refused[0], "--dry-run=server").await.is_err(), "it is not");
+            ensure!(patch(refused[0], true).await.is_err(), "it is not");
             Ok(())
         })
         .await?;
         for change in refused {
-            let Err(error) = patch(OPERATOR, change, "--dry-run=none").await else { panic!("{change} was let in") };
+            let Err(error) = patch(change, false).await else { panic!("{change} was let in") };
             let said = format!("{error:#}");
             assert!(said.contains("mooring.dev/refresh, nothing else"), "{change}: {said}");
         }
         for revision in [r#""1""#, r#""2""#, "null"] {
             let change = format!(r#"{{"metadata": {{"annotations": {{"mooring.dev/refresh": {revision}}}}}}}"#);
-            patch(OPERATOR, &change, "--dry-run=none").await.with_context(|| change)?;
+            patch(&change, false).await.with_context(|| change)?;
         }
         // Nobody else is bound by it.
         cluster.kubectl(["label", "pod", "pod", "--namespace", "team-a", "--overwrite", "app=b"]).await?;
