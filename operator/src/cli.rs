@@ -285,7 +285,8 @@ mod tests {
             for name in path {
                 found = found.find_subcommand_mut(name).unwrap();
             }
-            text += &format!("{}\n", found.render_help());
+            text += &found.render_help().to_string();
+            text += "\n";
         }
         insta::assert_snapshot!(text);
     }

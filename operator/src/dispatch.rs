@@ -154,10 +154,10 @@ impl Dispatcher {
         let result = reconciler.reconcile(key).await;
         let now = clock::instant();
         let pass = match result {
-            Ok(reconciled) => {
-                lock(&self.queue).succeeded(key, reconciled.again.map(|again| now + again));
-                tracing::debug!(server = %key, outcome = ?reconciled.pass, again = ?reconciled.again, "pass");
-                reconciled.pass
+            Ok(done) => {
+                lock(&self.queue).succeeded(key, done.again.map(|again| now + again));
+                tracing::debug!(server = %key, outcome = ?done.pass, again = ?done.again, "pass");
+                done.pass
             }
             Err(error) => {
                 let wait = |failures| backoff::delay(failures, random::fraction(), error.retry_after());

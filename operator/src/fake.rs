@@ -102,13 +102,13 @@ impl Stored {
                 (201, self.store(&path, object))
             }
             _ => {
-                let patch: Value = serde_json::from_slice(body).unwrap();
+                let change: Value = serde_json::from_slice(body).unwrap();
                 let mut object = self.objects.get(path).cloned().unwrap_or(json!({}));
-                let uid = &patch["metadata"]["uid"];
+                let uid = &change["metadata"]["uid"];
                 if !uid.is_null() && *uid != object["metadata"]["uid"] {
                     return error(409, "Conflict");
                 }
-                merge(&mut object, &patch);
+                merge(&mut object, &change);
                 (200, self.store(path, object))
             }
         }

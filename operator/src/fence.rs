@@ -29,6 +29,11 @@ impl Fence {
         *self.until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
     }
 
+    /// Closes the fence: another may work from now on.
+    pub fn close(&self) {
+        self.open_until(clock::instant());
+    }
+
     fn is_open(&self) -> bool {
         let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
         until.is_none_or(|until| clock::instant() < until)

@@ -97,7 +97,7 @@ impl Election {
                 }
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::warn!(lease = self.name, %error, "the Lease could not be taken; it is tried again")
+                    tracing::warn!(lease = self.name, %error, "the Lease could not be taken; it is tried again");
                 }
             }
             tokio::time::sleep(PAUSE).await;
@@ -118,7 +118,7 @@ impl Election {
                 Ok(Some(renewed)) => since = renewed,
                 Ok(None) => return "another operator took the Lease",
                 Err(error) => {
-                    tracing::warn!(lease = self.name, %error, "the Lease could not be renewed; it is tried again")
+                    tracing::warn!(lease = self.name, %error, "the Lease could not be renewed; it is tried again");
                 }
             }
             if is_late(since) {
@@ -161,12 +161,11 @@ impl Election {
             }
             let spec = claimed(spec, claim, &self.holder, clock::now());
             let params = PostParams::default();
-            let written = match lease {
-                Some(lease) => self.api.replace(&self.name, &params, &Lease { spec: Some(spec), ..lease }).await,
-                None => {
-                    let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
-                    self.api.create(&params, &Lease { metadata, spec: Some(spec) }).await
-                }
+            let written = if let Some(lease) = lease {
+                self.api.replace(&self.name, &params, &Lease { spec: Some(spec), ..lease }).await
+            } else {
+                let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
+                self.api.create(&params, &Lease { metadata, spec: Some(spec) }).await
             };
             match written {
                 Ok(_) => Ok(true),

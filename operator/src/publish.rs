@@ -7,9 +7,10 @@ use kube::Resource as _;
 use kube::api::{Patch, PatchParams};
 use kube::core::Request;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use mooring_api::{McpServer, McpServerStatus};
+use mooring_api::{ConditionType, McpServer, McpServerStatus};
 use mooring_plan::STATUS_FIELD_MANAGER;
 use mooring_plan::events::{self, EventKind};
+use serde_json::Value;
 
 use crate::key::ServerKey;
 use crate::limit::{self, CallError};
@@ -52,11 +53,21 @@ impl Publisher {
         if old == new {
             return Ok(());
         }
-        self.world.publishing(key, server, new);
-        let written = self.write(key, server, new).await;
+        // As it will be read back: the API keeps whole seconds.
+        let document =
+            serde_json::to_value(new).map_err(|error| PublishError(kube::Error::SerdeError(error).into()))?;
+        let stored = serde_json::from_value(document.clone()).unwrap_or_else(|_| new.clone());
+        self.world.publishing(key, server, &stored);
+        let written = self.write(key, server, document).await;
         self.world.published(key, written.as_ref().ok().cloned());
         match written {
-            Ok(_) => self.metrics.wrote("McpServer"),
+            Ok(_) => {
+                let ready =
+                    new.condition(ConditionType::Ready).map(|ready| (ready.status.as_str(), ready.reason.as_str()));
+                let (ready, reason) = ready.unwrap_or_default();
+                tracing::info!(server = %key, ready, reason, "status");
+                self.metrics.wrote("McpServer");
+            }
             Err(error) if error.code() == Some(404) => return Ok(()), // the server is gone: nobody reads its status
             Err(error) => return Err(PublishError(error)),
         }
@@ -65,12 +76,12 @@ impl Publisher {
     }
 
     /// Applies the status; returns the server's new resourceVersion.
-    async fn write(&self, key: &ServerKey, server: &McpServer, new: &McpServerStatus) -> Result<String, CallError> {
+    async fn write(&self, key: &ServerKey, server: &McpServer, status: Value) -> Result<String, CallError> {
         let body = serde_json::json!({
             "apiVersion": McpServer::api_version(&()),
             "kind": McpServer::kind(&()),
             "metadata": {"name": key.name, "namespace": key.namespace, "uid": server.metadata.uid},
-            "status": new,
+            "status": status,
         });
         let params = PatchParams::apply(STATUS_FIELD_MANAGER).force();
         let request = Request::new(McpServer::url_path(&(), Some(&key.namespace)));

@@ -36,7 +36,9 @@ const fn served(
     Rule { place: Where::Served, group, resources, verbs, why }
 }
 
-/// Every right, and no other.
+/// Every right, and no other. Each kind of child has `delete`, even where the operator leaves deletion to the garbage
+/// collector: a cluster with the admission plugin OwnerReferencesPermissionEnforcement asks for it before it lets an
+/// owner reference be set.
 const RULES: &[Rule] = &[
     served("mooring.dev", &["mcpservers"], &["list", "watch"], "reads the servers it runs"),
     served("mooring.dev", &["mcpservers/status"], &["patch"], "writes what it found"),

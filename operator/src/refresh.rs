@@ -159,7 +159,7 @@ impl Refresher {
             let Some(ip) = pod.status.pod_ip.as_deref() else { return false };
             let Ok(_permit) = self.permits.acquire().await else { return false };
             let door = self.doors.ask(ip, &wanted.token).await;
-            self.world.doors.put(&pod.uid, door)
+            self.world.has_pod(key, &pod.uid) && self.world.doors.put(&pod.uid, door)
         });
         let news = futures::future::join_all(asked).await.into_iter().any(|news| news);
         let observed = pods(&self.world, key);

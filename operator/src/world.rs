@@ -336,6 +336,11 @@ impl World {
         self.read().pods.get(key).cloned().unwrap_or_default()
     }
 
+    /// Whether a server has this very pod.
+    pub fn has_pod(&self, key: &ServerKey, uid: &str) -> bool {
+        self.read().pods.get(key).is_some_and(|pods| pods.values().any(|pod| pod.meta.uid == uid))
+    }
+
     /// A pod was seen.
     pub fn put_pod(&self, pod: Pod) -> Vec<Wake> {
         let Some(server) = instance_of(&pod.meta) else { return Vec::new() };

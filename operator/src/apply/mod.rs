@@ -9,7 +9,6 @@ pub use secrets::new_subject;
 
 use std::sync::Arc;
 
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
 use kube::Client;
@@ -114,18 +113,19 @@ impl Writer {
     /// What the pods need is written first, all at once; then the Deployment and the Ingress.
     async fn apply_desired(&self, owner: Owner<'_>, desired: &Desired) -> Result<Applied, ApplyError> {
         let Desired { service_account, config_map, keys, network_policy, service, deployment, ingress } = desired;
+        // Boxed, because seven futures side by side are large.
         let first = futures::join!(
-            self.child_if(owner, Kind::ServiceAccount, service_account.as_ref()),
-            self.child(owner, Kind::ConfigMap, config_map),
-            self.child(owner, Kind::Secret, keys),
-            self.child_if(owner, Kind::NetworkPolicy, network_policy.as_ref()),
-            self.child(owner, Kind::Service, service),
+            Box::pin(self.child_if(owner, Kind::ServiceAccount, service_account.as_ref())),
+            Box::pin(self.child(owner, Kind::ConfigMap, config_map)),
+            Box::pin(self.child(owner, Kind::Secret, keys)),
+            Box::pin(self.child_if(owner, Kind::NetworkPolicy, network_policy.as_ref())),
+            Box::pin(self.child(owner, Kind::Service, service)),
         );
         // Where one could not be done the others were, and are not done again; the Deployment waits for all.
         let mut done: Vec<Done> = vec![first.0?, first.1?, first.2?, first.3?, first.4?];
         let second = futures::join!(
-            self.child::<Deployment>(owner, Kind::Deployment, deployment),
-            self.child_if(owner, Kind::Ingress, ingress.as_ref()),
+            Box::pin(self.child(owner, Kind::Deployment, deployment)),
+            Box::pin(self.child_if(owner, Kind::Ingress, ingress.as_ref())),
         );
         done.extend([second.0?, second.1?]);
         let mut applied = Applied::default();

@@ -47,14 +47,15 @@ impl Bench {
         self.observer.observe(&self.key, &self.server).await.unwrap()
     }
 
-    async fn plan(&self) -> Plan {
-        plan::plan(&self.server, &self.observed().await, self.world.settings(), Timestamp::UNIX_EPOCH).unwrap()
+    async fn plan(&self) -> Box<Plan> {
+        let observed = self.observed().await;
+        Box::new(plan::plan(&self.server, &observed, self.world.settings(), Timestamp::UNIX_EPOCH).unwrap())
     }
 
     async fn apply(&self) -> Result<Applied, ApplyError> {
         let plan = self.plan().await;
         self.writer.mint(&self.key, &self.server, &plan.mint).await?;
-        self.writer.apply(&self.key, &self.server, &self.plan().await).await
+        self.writer.apply(&self.key, &self.server, &*self.plan().await).await
     }
 
     /// What the watch would show of an object.

@@ -120,6 +120,7 @@ async fn work(
     let Some(since) = stop.run_until_cancelled(election.acquire()).await else { return Ok(()) };
     let lost = election.keep(since, &fence);
     let worked = lead(arguments, settings, fenced, progress, metrics, instance, stop, lost).await;
+    fence.close();
     election.release().await;
     worked
 }

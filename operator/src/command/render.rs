@@ -50,12 +50,14 @@ fn read(file: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
 }
 
-/// The McpServers of a file with one or more documents.
+/// The McpServers of a file with one or more documents. Other objects in it are none of ours.
 pub fn parse(text: &str, namespace: &str) -> anyhow::Result<Vec<McpServer>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text).context("this is no YAML")?;
     let mut servers = Vec::new();
     for (number, document) in (1..).zip(documents) {
-        if document.is_null() {
+        let field = |name: &str| document.get(name).and_then(Value::as_str).unwrap_or_default();
+        let ours = field("apiVersion").starts_with(mooring_api::GROUP) || field("kind") == McpServer::kind(&());
+        if !ours {
             continue;
         }
         servers.push(parse_one(&document, namespace).with_context(|| format!("document {number}"))?);
@@ -120,7 +122,7 @@ fn is_empty(value: &Value) -> bool {
 fn observed(server: &McpServer, ingress_controller: Option<&str>) -> Observed {
     let session = SessionSecret { uid: UID.to_owned(), status_token: GENERATED.to_owned() };
     let declared = server.spec.auth.iter().flat_map(|auth| &auth.keys);
-    let declared_keys = (0..).zip(declared).map(|(number, declared)| {
+    let declared_keys = (1..).zip(declared).map(|(number, declared)| {
         let secret = DeclaredKeySecret {
             uid: UID.to_owned(),
             key: Some(Key::from_entropy(&[number; ENTROPY])),
@@ -158,34 +160,32 @@ pub fn render(server: &McpServer, observed: &Observed, settings: &Settings) -> a
     for finding in &plan.findings {
         writeln!(out, "# {}: {} ({})", finding.field, finding.message, finding.reason)?;
     }
-    document(&mut out, without_content(serde_json::to_value(mint::session_secret(server, GENERATED))?))?;
+    document(&mut out, &without_content(serde_json::to_value(mint::session_secret(server, GENERATED))?))?;
     for declared in server.spec.auth.iter().flat_map(|auth| &auth.keys) {
         let key = Key::from_entropy(&[0; ENTROPY]);
-        document(
-            &mut out,
-            without_content(serde_json::to_value(mint::declared_key_secret(server, &declared.name, &key, GENERATED))?),
-        )?;
+        let secret = mint::declared_key_secret(server, &declared.name, &key, GENERATED);
+        document(&mut out, &without_content(serde_json::to_value(secret)?))?;
     }
     let Desired { service_account, config_map, keys, network_policy, service, deployment, ingress } = &plan.desired;
     optional(&mut out, service_account.as_ref())?;
-    document(&mut out, serde_json::to_value(config_map)?)?;
-    document(&mut out, without_key_ids(serde_json::to_value(keys)?, observed))?;
+    document(&mut out, &serde_json::to_value(config_map)?)?;
+    document(&mut out, &without_key_ids(serde_json::to_value(keys)?, observed))?;
     optional(&mut out, network_policy.as_ref())?;
-    document(&mut out, serde_json::to_value(service)?)?;
-    document(&mut out, serde_json::to_value(deployment)?)?;
+    document(&mut out, &serde_json::to_value(service)?)?;
+    document(&mut out, &serde_json::to_value(deployment)?)?;
     optional(&mut out, ingress.as_ref())?;
     Ok(out)
 }
 
 fn optional<T: serde::Serialize>(out: &mut String, object: Option<&T>) -> anyhow::Result<()> {
     match object {
-        Some(object) => document(out, serde_json::to_value(object)?),
+        Some(object) => document(out, &serde_json::to_value(object)?),
         None => Ok(()),
     }
 }
 
-fn document(out: &mut String, object: Value) -> anyhow::Result<()> {
-    write!(out, "---\n{}", serde_saphyr::to_string(&object)?)?;
+fn document(out: &mut String, object: &Value) -> anyhow::Result<()> {
+    write!(out, "---\n{}", serde_saphyr::to_string(object)?)?;
     if !out.ends_with('\n') {
         out.push('\n');
     }
@@ -229,3 +229,6 @@ fn without_key_ids(mut secret: Value, observed: &Observed) -> Value {
     }
     secret
 }
+
+#[cfg(test)]
+mod tests;

@@ -129,7 +129,6 @@ impl Observer {
     }
 
     /// Which of the objects that the spec refers to exist, and the bytes of the Secrets of `auth.keySecrets`.
-    #[expect(clippy::type_complexity, reason = "two fields of Observed")]
     async fn references(
         &self,
         key: &ServerKey,

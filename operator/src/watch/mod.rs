@@ -145,7 +145,7 @@ async fn follow<K: Followed>(
             }
         };
         failures = 0;
-        let wakes = match event {
+        let concerned = match event {
             Event::Init => {
                 seen.clear();
                 Vec::new()
@@ -159,15 +159,15 @@ async fn follow<K: Followed>(
                 object.put(&world)
             }
             Event::InitDone => {
-                let wakes = K::retain(&world, namespace.as_deref(), &std::mem::take(&mut seen));
+                let gone = K::retain(&world, namespace.as_deref(), &std::mem::take(&mut seen));
                 done.send_replace(true);
-                wakes
+                gone
             }
             Event::Apply(object) => object.put(&world),
             Event::Delete(object) => object.remove(&world),
         };
-        if !wakes.is_empty() {
-            waker(wakes);
+        if !concerned.is_empty() {
+            waker(concerned);
         }
     }
 }
