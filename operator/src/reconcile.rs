@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mooring_api::{McpServer, McpServerStatus, Reason};
 use mooring_plan::outcome::Revisions;
-use mooring_plan::{Applied, Observed, Outcome, Plan, Rejection, Settings, plan, status};
+use mooring_plan::{Applied, Observed, Outcome, Plan, Rejection, Settings, plan, refresh, status};
 
 use crate::apply::{ApplyError, Writer};
 use crate::clock;
@@ -138,7 +138,13 @@ impl Reconciler {
             let observed = self.observer.observe(key, server).await?;
             let plan = match plan::plan(server, &observed, settings, clock::now()) {
                 Ok(plan) => Box::new(plan),
-                Err(rejection) => return Ok((observed, Decision::Rejected(rejection))),
+                Err(rejection) => {
+                    // A key that was revoked ends, whatever the spec says.
+                    if let Some(session) = &observed.session {
+                        self.refresher.want(key, &refresh::stored(server, &observed), &session.status_token);
+                    }
+                    return Ok((observed, Decision::Rejected(rejection)));
+                }
             };
             if !plan.mint.is_empty() {
                 let applied = self.writer.mint(key, server, &plan.mint).await?;
