@@ -9,6 +9,7 @@ mod clock;
 mod commit;
 mod directory;
 mod door;
+mod exchange;
 mod handshake;
 mod headers;
 mod health;

@@ -5,34 +5,30 @@
 //!   -> body (413) -> peek (400) -> backend (tools | http) -> stream back
 //! ```
 //!
-//! Each step is a module of its own. A step that refuses ends the way: nothing behind it sees the request.
+//! Each step is a module of its own; `exchange` has the last line. A step that refuses ends the way: nothing behind it sees the request.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::{ALLOW, CONNECTION, CONTENT_TYPE};
+use http::header::{CONNECTION, CONTENT_TYPE};
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
+use http::{HeaderValue, Request, Response, StatusCode, Version};
 use jiff::Timestamp;
 use serde_json::value::RawValue;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
-use crate::body::{self, Body, empty, full};
-use crate::commit;
+use crate::body::{self, Body, full};
 use crate::door::{Door, Phase};
+use crate::exchange::Exchange;
 use crate::headers::{self, REQUEST_ID, Seen};
 use crate::health;
 use crate::host;
 use crate::log::Entry;
-use crate::metrics::InFlight;
 use crate::origin::{self, Cors};
-use crate::peek::{self, Message};
 use crate::refusal::Refusal;
-use crate::relay::Outgoing;
 use crate::route::Route;
-use crate::rules::{Backend, Rules};
-use crate::stream::{self, Terms};
-use crate::who::{self, Principal};
+use crate::rules::Rules;
+use crate::who;
 
 /// What the rim saw when a request arrived.
 #[derive(Clone, Copy, Debug)]
@@ -44,14 +40,6 @@ pub struct Arrival {
     /// Address of the peer.
     pub peer: IpAddr,
 }
-
-/// The methods of the endpoint.
-const ALLOWED: &str = "GET, POST, DELETE, OPTIONS";
-const EVENTS: &str = "text/event-stream";
-/// The method whose answer may take long.
-const CALL: &str = "tools/call";
-/// A modern request whose answer is a stream without end, so that no call timeout holds.
-const LISTEN: &str = "subscriptions/listen";
 
 /// Answers one request.
 pub async fn answer(door: &Arc<Door>, arrival: Arrival, request: Request<Body>) -> Response<Body> {
@@ -75,11 +63,14 @@ pub async fn answer(door: &Arc<Door>, arrival: Arrival, request: Request<Body>) 
     response
 }
 
-/// A refusal, with what is known of the request: its id, and the page that it came from.
-struct Refused {
-    refusal: Refusal,
-    id: Option<Box<RawValue>>,
-    cors: Option<Cors>,
+/// A refusal, with what is known of the request.
+pub struct Refused {
+    /// Why.
+    pub refusal: Refusal,
+    /// The request's id.
+    pub id: Option<Box<RawValue>>,
+    /// The page that it came from.
+    pub cors: Option<Cors>,
 }
 
 impl From<Refusal> for Refused {
@@ -142,7 +133,7 @@ async fn routed(
     seen: Seen,
     entry: &mut Entry,
 ) -> Answer {
-    let event_stream = headers::asks(&parts.headers, EVENTS);
+    let event_stream = headers::asks(&parts.headers, "text/event-stream");
     let route = rules.paths.find(&parts.method, parts.uri.path(), event_stream);
     match route {
         Route::WellKnown => return Ok(text(StatusCode::NOT_FOUND, "Not found\n".into())),
@@ -154,119 +145,7 @@ async fn routed(
     if route == Route::Nowhere {
         return Err(Refusal::NotFound { endpoint: rules.paths.endpoint().to_owned() }.into());
     }
-    let call = Call { door, rules, principal, seen, in_flight: door.metrics.begin() };
-    match parts.method {
-        Method::POST => call.post(arrival, parts, body, entry).await,
-        Method::GET | Method::DELETE => call.bodiless(arrival, parts).await,
-        Method::OPTIONS => {
-            let mut response = Response::new(empty());
-            *response.status_mut() = StatusCode::NO_CONTENT;
-            response.headers_mut().insert(ALLOW, HeaderValue::from_static(ALLOWED));
-            Ok(response)
-        }
-        _ => Err(Refusal::MethodNotAllowed { allow: ALLOWED }.into()),
-    }
-}
-
-/// A request that passed every check.
-struct Call<'a> {
-    door: &'a Arc<Door>,
-    rules: &'a Arc<Rules>,
-    principal: Principal,
-    seen: Seen,
-    in_flight: InFlight,
-}
-
-impl Call<'_> {
-    /// A message: read it whole, look at it, pass it on.
-    async fn post(self, arrival: Arrival, parts: Parts, body: &mut Body, entry: &mut Entry) -> Answer {
-        let deadline = arrival.instant + self.rules.call_timeout;
-        let bytes = body::read(&parts.headers, body, self.rules.body_bytes, deadline).await?;
-        let message = peek::peek(&bytes)?;
-        entry.method(message.method());
-        let id = message.id().map(RawValue::to_owned);
-        let listens = message.method() == Some(LISTEN);
-        let waits = message.method() == Some(CALL) && headers::asks(&parts.headers, EVENTS);
-        let deadline = (!listens).then_some(deadline);
-        let outgoing = Outgoing { method: Method::POST, query: query(&parts), headers: parts.headers, body: bytes };
-        let exchange = exchange(
-            Arc::clone(self.door),
-            Arc::clone(self.rules),
-            outgoing,
-            Some(message),
-            self.seen.clone(),
-            deadline,
-        );
-        let answer = match (waits, id.clone()) {
-            (true, Some(id)) => commit::patiently(exchange, id).await,
-            _ => exchange.await,
-        };
-        let response = answer.map_err(|refusal| Refused { refusal, id, cors: None })?;
-        Ok(self.stream_back(response, deadline))
-    }
-
-    /// GET opens a stream, DELETE ends a session.
-    async fn bodiless(self, arrival: Arrival, parts: Parts) -> Answer {
-        let ends = parts.method == Method::DELETE;
-        let deadline = ends.then(|| arrival.instant + self.rules.call_timeout);
-        let outgoing = Outgoing {
-            query: query(&parts),
-            method: parts.method,
-            headers: without_body(parts.headers),
-            body: bytes::Bytes::new(),
-        };
-        let response =
-            exchange(Arc::clone(self.door), Arc::clone(self.rules), outgoing, None, self.seen.clone(), deadline)
-                .await?;
-        Ok(self.stream_back(response, deadline))
-    }
-
-    fn stream_back(mut self, response: Response<Body>, deadline: Option<Instant>) -> Response<Body> {
-        let is_stream = headers::is_event_stream(response.headers());
-        // A compressed stream is passed on as it is: nothing can be written between its events.
-        let plain = !response.headers().contains_key(http::header::CONTENT_ENCODING);
-        let events = (is_stream && plain).then(|| {
-            self.in_flight.as_stream(&self.door.metrics);
-            let running = deadline.is_some();
-            let door = Arc::clone(self.door);
-            Box::pin(door.until_unwelcome(self.principal, running)) as stream::End
-        });
-        let terms = Terms { deadline, events, in_flight: Some(self.in_flight) };
-        response.map(|body| stream::under(terms, body))
-    }
-}
-
-/// One exchange with the backend, until its headers are there.
-async fn exchange(
-    door: Arc<Door>,
-    rules: Arc<Rules>,
-    outgoing: Outgoing,
-    message: Option<Message>,
-    seen: Seen,
-    deadline: Option<Instant>,
-) -> Result<Response<Body>, Refusal> {
-    let answer = async {
-        match &rules.backend {
-            Backend::Http(relay) => relay.exchange(outgoing, &seen).await,
-            Backend::Tools(tools) => match message {
-                Some(message) => tools.answer(&outgoing.headers, &outgoing.body, message, &door.calls).await,
-                None => Err(Refusal::MethodNotAllowed { allow: "POST, OPTIONS" }),
-            },
-        }
-    };
-    match deadline {
-        Some(deadline) => timeout_at(deadline, answer).await.unwrap_or(Err(Refusal::BackendSlow)),
-        None => answer.await,
-    }
-}
-
-fn query(parts: &Parts) -> Option<String> {
-    parts.uri.query().map(str::to_owned)
-}
-
-fn without_body(mut headers: http::HeaderMap) -> http::HeaderMap {
-    headers.remove(CONTENT_TYPE);
-    headers
+    Exchange::begin(door, rules, arrival, principal, seen).serve(parts, body, entry).await
 }
 
 fn made_request_id(door: &Door) -> HeaderValue {

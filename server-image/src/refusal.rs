@@ -24,6 +24,9 @@ pub enum Refusal {
     /// No configuration was ever in force.
     #[error("Not configured yet: the front door waits for its configuration")]
     NotConfigured,
+    /// It was told to stop, and has nothing for streams without end any more.
+    #[error("Service unavailable: this replica is stopping; try again")]
+    Stopping,
     /// Neither `Host` nor `:authority`.
     #[error("Bad request: the Host header is missing")]
     HostMissing,
@@ -95,7 +98,7 @@ impl Refusal {
     /// HTTP status.
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::NotConfigured | Self::BackendAway => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NotConfigured | Self::Stopping | Self::BackendAway => StatusCode::SERVICE_UNAVAILABLE,
             Self::HostMissing | Self::HostAmbiguous | Self::BodyBroken | Self::NotJson | Self::NotMessage(_) => {
                 StatusCode::BAD_REQUEST
             }
@@ -117,6 +120,7 @@ impl Refusal {
     pub fn label(&self) -> &'static str {
         match self {
             Self::NotConfigured => "not_configured",
+            Self::Stopping => "stopping",
             Self::HostMissing | Self::HostAmbiguous => "host_malformed",
             Self::HostUnknown => "host_unknown",
             Self::OriginUnknown => "origin",
@@ -164,7 +168,7 @@ impl Refusal {
                 // No `resource_metadata`: clients with a fixed key would drop it and begin an OAuth flow.
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
-            Self::NotConfigured | Self::BackendAway => {
+            Self::NotConfigured | Self::Stopping | Self::BackendAway => {
                 headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
             }
             Self::MethodNotAllowed { allow } => {
@@ -214,6 +218,7 @@ mod tests {
     fn the_wordings() {
         let all = [
             Refusal::NotConfigured,
+            Refusal::Stopping,
             Refusal::HostMissing,
             Refusal::HostAmbiguous,
             Refusal::HostUnknown,

@@ -47,6 +47,8 @@ pub struct Reloader {
 
 /// Events tell of changes at once; this finds what they missed (a directory that did not exist yet).
 const FALLBACK: Duration = Duration::from_secs(2);
+/// Where there are no events: the kernel counts watchers by user, and many pods of a node run as the same one.
+const POLL: Duration = Duration::from_millis(100);
 
 impl Reloader {
     /// `environment` looks up the variables of declared tools' headers.
@@ -128,7 +130,7 @@ impl Reloader {
         let mut watcher = match notify::recommended_watcher(handler) {
             Ok(watcher) => Some(watcher),
             Err(error) => {
-                tracing::warn!(%error, "directories cannot be watched and are looked at every 2 s");
+                tracing::warn!(%error, "directories cannot be watched; they are looked at ten times a second");
                 None
             }
         };
@@ -141,9 +143,10 @@ impl Reloader {
                 }
             }
             self.reload();
-            match tokio::time::timeout(FALLBACK, changes.recv()).await {
-                Ok(Some(())) | Err(_) => {}
-                Ok(None) => tokio::time::sleep(FALLBACK).await, // no watcher
+            if watcher.is_some() {
+                let _ = tokio::time::timeout(FALLBACK, changes.recv()).await; // either way it is time to look
+            } else {
+                tokio::time::sleep(POLL).await;
             }
         }
     }

@@ -25,19 +25,21 @@ pub type End = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub struct Terms {
     /// When the answer must have ended.
     pub deadline: Option<Instant>,
-    /// For event streams: silence is broken by a comment, and the stream ends when this resolves.
-    pub events: Option<End>,
+    /// For event streams: when the stream must end.
+    pub end: Option<End>,
+    /// Whether silence is broken by a comment: for event streams that are not compressed.
+    pub comments: bool,
     /// Counts the exchange until its answer has ended.
     pub in_flight: Option<InFlight>,
 }
 
 /// Puts an answer under its terms.
 pub fn under(terms: Terms, body: Body) -> Body {
-    let silence = terms.events.is_some().then(|| Box::pin(tokio::time::sleep(SILENCE)));
+    let silence = terms.comments.then(|| Box::pin(tokio::time::sleep(SILENCE)));
     http_body_util::BodyExt::boxed_unsync(Answer {
         inner: body,
         deadline: terms.deadline.map(|deadline| Box::pin(tokio::time::sleep_until(deadline))),
-        end: terms.events,
+        end: terms.end,
         silence,
         boundary: Boundary::default(),
         ended: false,
@@ -83,7 +85,7 @@ impl HttpBody for Answer {
         if this.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(cx).is_ready()) {
             this.stop();
             // An event stream may end anywhere; any other answer must be seen to be cut off.
-            return Poll::Ready(if this.silence.is_some() { None } else { Some(Err(Overdue.into())) });
+            return Poll::Ready(if this.end.is_some() { None } else { Some(Err(Overdue.into())) });
         }
         match Pin::new(&mut this.inner).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
@@ -116,7 +118,7 @@ impl HttpBody for Answer {
 
     fn size_hint(&self) -> SizeHint {
         // A stream may get comments, so its size is not known.
-        if self.silence.is_some() { SizeHint::default() } else { self.inner.size_hint() }
+        if self.end.is_some() { SizeHint::default() } else { self.inner.size_hint() }
     }
 }
 
@@ -152,7 +154,7 @@ mod tests {
     use super::*;
 
     fn events(end: impl Future<Output = ()> + Send + 'static) -> Terms {
-        Terms { deadline: None, events: Some(Box::pin(end)), in_flight: None }
+        Terms { deadline: None, end: Some(Box::pin(end)), comments: true, in_flight: None }
     }
 
     fn channel() -> (mpsc::UnboundedSender<&'static str>, Body) {
@@ -200,11 +202,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_compressed_stream_gets_no_comment_and_ends_all_the_same() {
+        let (_sender, body) = channel();
+        let terms = events(tokio::time::sleep(Duration::from_secs(40)));
+        let mut body = under(Terms { comments: false, ..terms }, body);
+        assert_eq!(next(&mut body).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn an_overdue_answer_is_seen_to_be_cut_off() {
         let (sender, body) = channel();
         sender.send("{").unwrap();
         let deadline = Some(clock::instant() + Duration::from_secs(5));
-        let mut body = under(Terms { deadline, events: None, in_flight: None }, body);
+        let mut body = under(Terms { deadline, end: None, comments: false, in_flight: None }, body);
         assert_eq!(next(&mut body).await.unwrap(), "{");
         assert!(body.frame().await.unwrap().is_err());
     }

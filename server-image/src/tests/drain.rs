@@ -87,3 +87,17 @@ async fn a_running_call_is_finished_and_a_stream_without_end_is_ended() {
     calling.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(r#"{"late":true}"#), "{answer}");
 }
+
+#[tokio::test]
+async fn a_stream_that_has_not_begun_does_not_hold_up_the_stop() {
+    let backend = Backend::start(|_| std::future::pending()).await;
+    let front = Front::new(&http_config(backend.port));
+    let door = Arc::clone(&front.door);
+    front.run(async move {
+        tokio::task::yield_now().await;
+        door.enter(Phase::Stopping);
+        std::future::pending::<()>().await;
+    });
+    let (status, answer) = text(front.ask(front.bare("GET", "/weather/mcp")).await).await;
+    assert_eq!(status, 503, "{answer}");
+}
