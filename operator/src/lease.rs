@@ -22,8 +22,12 @@ const DURATION: Duration = Duration::from_secs(15);
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 /// Time limit of each request.
 const REQUEST: Duration = Duration::from_secs(4);
-/// Pause between renewals, and between looks at another's Lease.
+/// Pause between renewals.
 const PAUSE: Duration = Duration::from_secs(2);
+/// Longest pause between looks at another's Lease. What is seen late is taken over late.
+const LOOK: Duration = Duration::from_secs(1);
+/// Shortest pause between looks.
+const SHORTEST_LOOK: Duration = Duration::from_millis(100);
 
 const _: () = assert!(RENEW_DEADLINE.as_secs() + REQUEST.as_secs() < DURATION.as_secs());
 
@@ -61,7 +65,7 @@ impl Sighting {
             Some(other) if other == holder => return Claim::Ours,
             Some(_) => {}
         }
-        let duration = Duration::from_secs(u64::try_from(spec.lease_duration_seconds.unwrap_or(0)).unwrap_or(0));
+        let duration = duration(spec);
         match &self.seen {
             Some((seen, since)) if seen == spec => {
                 if now.duration_since(*since) > duration {
@@ -76,6 +80,16 @@ impl Sighting {
             }
         }
     }
+
+    /// How long to wait before the next look: not beyond the moment at which the Lease may be found expired.
+    fn pause(&self, now: Instant) -> Duration {
+        let expires = self.seen.as_ref().map(|(spec, since)| *since + duration(spec) + Duration::from_millis(1));
+        expires.map_or(LOOK, |expires| expires.saturating_duration_since(now)).clamp(SHORTEST_LOOK, LOOK)
+    }
+}
+
+fn duration(spec: &LeaseSpec) -> Duration {
+    Duration::from_secs(u64::try_from(spec.lease_duration_seconds.unwrap_or(0)).unwrap_or(0))
 }
 
 impl Election {
@@ -100,7 +114,7 @@ impl Election {
                     tracing::warn!(lease = self.name, %error, "the Lease could not be taken; it is tried again");
                 }
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(sighting.pause(clock::instant())).await;
         }
     }
 
@@ -228,6 +242,16 @@ mod tests {
         assert_eq!(sighting.judge(Some(&renewed), "a", now + DURATION), Claim::Taken);
         assert_eq!(sighting.judge(Some(&renewed), "a", now + DURATION * 2), Claim::Taken);
         assert_eq!(sighting.judge(Some(&renewed), "a", now + DURATION * 2 + Duration::from_millis(1)), Claim::Free);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_is_not_later_than_the_end_of_the_lease() {
+        let (mut sighting, now) = (Sighting::default(), clock::instant());
+        assert_eq!(sighting.pause(now), LOOK);
+        let _ = sighting.judge(Some(&held_by("b", 0)), "a", now);
+        assert_eq!(sighting.pause(now), LOOK);
+        assert_eq!(sighting.pause(now + DURATION - Duration::from_millis(400)), Duration::from_millis(401));
+        assert_eq!(sighting.pause(now + DURATION * 2), SHORTEST_LOOK);
     }
 
     #[tokio::test(start_paused = true)]

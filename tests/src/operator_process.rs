@@ -20,8 +20,11 @@ use crate::{command, product, progress, wait};
 /// How long a start may take on a machine that is busy with builds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The binary `mooring` of this workspace, built on first use.
+/// The binary `mooring` of this workspace, built on first use; or the one that `MOORING_TEST_OPERATOR` names.
 pub fn binary() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("MOORING_TEST_OPERATOR").filter(|path| !path.is_empty()) {
+        return Ok(path.into());
+    }
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);

@@ -13,17 +13,21 @@ where
     F: Future<Output = Result<T>>,
 {
     let start = Instant::now();
+    let mut said = None;
     loop {
         let left = limit.saturating_sub(start.elapsed());
         let outcome = match tokio::time::timeout(left.max(INTERVAL), check()).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(anyhow::anyhow!("no answer")),
+            Err(_) => Err(said.take().unwrap_or_else(|| anyhow::anyhow!("no answer"))),
         };
         match outcome {
             Err(error) if start.elapsed() >= limit => {
                 return Err(error).with_context(|| format!("waited {} s for {what}", limit.as_secs()));
             }
-            Err(_) => tokio::time::sleep(INTERVAL).await,
+            Err(error) => {
+                said = Some(error);
+                tokio::time::sleep(INTERVAL).await;
+            }
             found => return found,
         }
     }

@@ -160,6 +160,11 @@ impl FaultProxy {
         Ok(Self { shared, address, task })
     }
 
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Writes a kubeconfig that leads here, without any credential.
     pub fn write_kubeconfig(&self, path: &Path) -> Result<()> {
         let text = serde_json::json!({

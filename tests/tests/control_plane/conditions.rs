@@ -1,6 +1,6 @@
 //! What is wrong stands in the conditions, in words, and heals by itself once its cause is gone.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use base64::Engine;
@@ -26,46 +26,49 @@ fn base64(text: &str) -> String {
 async fn a_foreign_object_with_a_childs_name_stays_untouched() -> Result<()> {
     let world = World::new("conflict").await?;
     let _operator = world.operator().await?;
-    let foreign = [
-        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "weather"}, "spec": {"ports": [{"port": 1}]}}),
-        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "weather.key.ci"}, "data": {"key": base64("theirs")}}),
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "weather.config"}, "data": {"a": "b"}}),
-    ];
-    for object in &foreign {
-        let (kind, name) = (text(object, "kind"), text(&object["metadata"], "name"));
-        let stored = serde_json::to_value(world.put(object).await?)?;
-        world.apply("weather", &full("weather.conflict.example.com")).await?;
-        world.condition("weather", "Accepted", "False", "NameConflict", name).await?;
-        world.condition("weather", "Stalled", "True", "NameConflict", kind).await?;
-        world.condition("weather", "Ready", "False", "NameConflict", name).await?;
-        world.settled(&["weather"]).await?;
-        let now = serde_json::to_value(world.kind(kind).get(name).await?)?;
-        assert_eq!(now, stored, "the foreign {kind} is untouched");
-        let mark = world.proxy.mark();
-        until("some seconds to pass", SOON, || async {
-            ensure!(world.proxy.idle() > Duration::from_secs(2) || world.proxy.writes(mark).len() > 20, "not yet");
-            Ok(())
-        })
-        .await?;
-        assert!(world.proxy.writes(mark).len() <= 2, "it is not fought over: {:?}", world.proxy.writes(mark));
-        let events = world.events("weather").await?;
-        assert_eq!(
-            events.iter().filter(|event| event.starts_with("NameConflict") && event.contains(name)).count(),
-            1,
-            "{events:?}"
-        );
-        world.kind(kind).delete(name, &DeleteParams::default()).await?;
-        world.condition("weather", "Accepted", "True", "Accepted", "").await?;
-        world.settled(&["weather"]).await?;
-        assert_eq!(world.children("weather").await?.names(), full_children("weather"));
-        world.delete("McpServer", "weather").await?;
-        until("the children to be gone", Duration::from_secs(30), || async {
-            ensure!(world.kind("Service").get_opt("weather").await?.is_none(), "one is there");
-            ensure!(world.kind("Secret").get_opt("weather.key.ci").await?.is_none(), "one is there");
-            Ok(ensure!(world.kind("ConfigMap").get_opt("weather.config").await?.is_none(), "one is there"))
-        })
-        .await?;
-    }
+    let foreign = |server: &str| {
+        [
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": server}, "spec": {"ports": [{"port": 1}]}}),
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": format!("{server}.key.ci")}, "data": {"key": base64("theirs")}}),
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("{server}.config")}, "data": {"a": "b"}}),
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": format!("{server}.keys")}, "data": {"key": base64("theirs")}}),
+        ]
+    };
+    // One server for each, at once.
+    let all = (0..4).map(|n| {
+        let (world, server) = (&world, format!("s{n}"));
+        async move { conflict(world, &server, &foreign(&server)[n]).await }
+    });
+    futures::future::try_join_all(all).await?;
+    Ok(())
+}
+
+async fn conflict(world: &World<'_>, server: &str, object: &Value) -> Result<()> {
+    let (kind, name) = (text(object, "kind"), text(&object["metadata"], "name"));
+    world.put(object).await?;
+    let before = serde_json::to_value(world.kind(kind).get(name).await?)?;
+    world.apply(server, &full(&format!("{server}.conflict.example.com"))).await?;
+    world.condition(server, "Accepted", "False", "NameConflict", name).await?;
+    world.condition(server, "Stalled", "True", "NameConflict", kind).await?;
+    world.condition(server, "Ready", "False", "NameConflict", name).await?;
+    // It is looked at again and again, and never fought over.
+    let (mark, start) = (world.proxy.mark(), Instant::now());
+    until("some seconds to pass", SOON, || async { Ok(ensure!(start.elapsed().as_secs() >= 5, "not yet")) }).await?;
+    let mine = |write: &&String| write.contains(&format!("/{server}")) || write.contains(&format!("/{server}."));
+    let writes = world.proxy.writes(mark);
+    ensure!(writes.iter().filter(mine).count() <= 3, "{writes:?}");
+    let now = serde_json::to_value(world.kind(kind).get(name).await?)?;
+    ensure!(now == before, "the foreign {kind} is untouched: {now}");
+    let events = world.events(server).await?;
+    ensure!(
+        events.iter().filter(|event| event.starts_with("NameConflict") && event.contains(name)).count() == 1,
+        "{events:?}"
+    );
+    world.kind(kind).delete(name, &DeleteParams::default()).await?;
+    world.condition(server, "Accepted", "True", "Accepted", "").await?;
+    let names = world.children(server).await?;
+    ensure!(names.names() == full_children(server), "there are {:?}", names.names());
+    ensure!(condition(&world.server(server).await?, "Stalled").is_null(), "Stalled is present only while it is so");
     Ok(())
 }
 

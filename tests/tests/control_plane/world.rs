@@ -174,7 +174,7 @@ impl<'a> World<'a> {
     /// A second way to the API server with the same account, for a second operator.
     pub(crate) async fn second_proxy(&self) -> Result<(FaultProxy, PathBuf)> {
         let proxy = FaultProxy::start(self.cluster.kubeconfig(), Some(&self.token)).await?;
-        let path = self.folder.path().join("second.kubeconfig");
+        let path = self.folder.path().join(format!("{}.kubeconfig", proxy.address().port()));
         proxy.write_kubeconfig(&path)?;
         Ok((proxy, path))
     }
@@ -227,10 +227,15 @@ impl<'a> World<'a> {
 
     /// The same without waiting: an error says what is missing.
     pub(crate) async fn is_settled(&self, names: &[&str]) -> Result<()> {
+        let servers = self.servers().list(&ListParams::default()).await?;
         for name in names {
-            let server = self.server(name).await?;
-            let (seen, wanted) = (server.pointer("/status/observedGeneration"), server.pointer("/metadata/generation"));
-            ensure!(seen == wanted, "{name} is at generation {wanted:?}, its status at {seen:?}");
+            let server = servers.iter().find(|server| server.metadata.name.as_deref() == Some(name));
+            let server = server.with_context(|| format!("there is no {name}"))?;
+            let (seen, wanted) = (server.data.pointer("/status/observedGeneration"), server.metadata.generation);
+            ensure!(
+                seen.and_then(Value::as_i64) == wanted,
+                "{name} is at generation {wanted:?}, its status at {seen:?}"
+            );
         }
         let idle = self.proxy.idle();
         ensure!(idle >= QUIET, "the last request came {} ms ago", idle.as_millis());
@@ -257,20 +262,21 @@ impl<'a> World<'a> {
 
     async fn versions(&self, names: &[&str]) -> Result<BTreeMap<String, String>> {
         let mut versions = BTreeMap::new();
-        for name in names {
-            let children = self.children(name).await?;
+        for (name, children) in self.children_of(names).await? {
             if let Ok(deployment) = children.get(&format!("Deployment/{name}")) {
                 let number = |pointer: &str| deployment.pointer(pointer).and_then(Value::as_i64);
                 let seen = number("/status/observedGeneration") == number("/metadata/generation");
                 ensure!(seen, "the Deployment {name} waits for its controller");
-                ensure!(
-                    number("/status/updatedReplicas").unwrap_or(0) >= number("/spec/replicas").unwrap_or(1).min(1),
-                    "no pods of {name}"
-                );
+                let wanted = number("/spec/replicas").unwrap_or(1).min(1);
+                ensure!(number("/status/updatedReplicas").unwrap_or(0) >= wanted, "no pods of {name}");
             }
             versions.extend(children.versions());
-            let server = self.server(name).await?;
-            versions.insert(format!("McpServer/{name}"), text(&server["metadata"], "resourceVersion").to_owned());
+        }
+        for server in self.servers().list(&ListParams::default()).await? {
+            let name = server.metadata.name.unwrap_or_default();
+            if names.contains(&name.as_str()) {
+                versions.insert(format!("McpServer/{name}"), server.metadata.resource_version.unwrap_or_default());
+            }
         }
         Ok(versions)
     }
@@ -299,20 +305,33 @@ impl<'a> World<'a> {
         .await
     }
 
-    /// Every object that one server owns, as stored, by kind and name. Pods and what else the cluster's own controllers make of these is left out.
+    /// Every object that one server owns, as stored, by kind and name. What the cluster's own controllers make of these is left out.
     pub(crate) async fn children(&self, server: &str) -> Result<Children> {
-        let uid = self.servers().get(server).await?.metadata.uid.context("a stored object has a uid")?;
-        let mut children = BTreeMap::new();
+        let mut children = self.children_of(&[server]).await?;
+        children.remove(server).with_context(|| format!("there is no {server}"))
+    }
+
+    /// The same for many servers, with one look at each kind.
+    pub(crate) async fn children_of(&self, servers: &[&str]) -> Result<BTreeMap<String, Children>> {
+        let (mut names, mut children) = (BTreeMap::new(), BTreeMap::new());
+        for server in self.servers().list(&ListParams::default()).await? {
+            let name = server.metadata.name.unwrap_or_default();
+            if servers.contains(&name.as_str()) {
+                names.insert(server.metadata.uid.unwrap_or_default(), name.clone());
+                children.insert(name, Children(BTreeMap::new()));
+            }
+        }
         for kind in CHILD_KINDS {
             for object in self.kind(kind).list(&ListParams::default()).await? {
                 let owners = object.metadata.owner_references.iter().flatten();
-                if owners.filter(|owner| owner.uid == uid).count() == 1 {
+                let owner = owners.filter_map(|owner| names.get(&owner.uid)).next();
+                if let Some(of) = owner.and_then(|owner| children.get_mut(owner)) {
                     let name = object.metadata.name.clone().unwrap_or_default();
-                    children.insert(format!("{kind}/{name}"), serde_json::to_value(object)?);
+                    of.0.insert(format!("{kind}/{name}"), stored(kind, object)?);
                 }
             }
         }
-        Ok(Children(children))
+        Ok(children)
     }
 
     /// The names of all objects in the namespace, of every kind that can be listed, but Events.
@@ -359,6 +378,13 @@ impl<'a> World<'a> {
     }
 }
 
+/// An object of a list, with the kind that lists leave out.
+fn stored(kind: &str, object: DynamicObject) -> Result<Value> {
+    let mut object = serde_json::to_value(object)?;
+    object["kind"] = kind.into();
+    Ok(object)
+}
+
 /// The kinds that an McpServer's children have.
 const CHILD_KINDS: [&str; 7] =
     ["ConfigMap", "Deployment", "Ingress", "NetworkPolicy", "Secret", "Service", "ServiceAccount"];
@@ -393,7 +419,7 @@ impl Children {
     pub(crate) fn without_chance(&self) -> Self {
         let mut children = self.canonical();
         for (name, object) in &mut children.0 {
-            for annotation in ["mooring.dev/declared", "mooring.dev/subjects"] {
+            for annotation in ["mooring.dev/declared", "mooring.dev/subjects", "mooring.dev/subject"] {
                 hide(object, &["metadata", "annotations", annotation]);
             }
             if name.starts_with("Secret/")
