@@ -1,10 +1,9 @@
 //! `cargo xtask test`: the suites, in an order in which the quickest answer comes first.
 
-use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use mooring_tests::{Level, parts, product};
+use mooring_tests::{Level, command, parts, product};
 
 /// A suite of tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -105,8 +104,8 @@ pub fn run(fast: bool, named: &[Suite]) -> Result<()> {
         for step in suite.steps() {
             println!("\n== {}", step.what);
             let start = Instant::now();
-            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-            let status = Command::new(cargo).current_dir(product::workspace()).args(step.arguments).status()?;
+            let mut cargo = command::cargo();
+            let status = cargo.current_dir(product::workspace()).args(step.arguments).status()?;
             table.push(format!(
                 "{:<20} {:>6.0} s  {}",
                 step.what,
