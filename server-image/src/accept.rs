@@ -93,12 +93,11 @@ async fn connection<H, F>(
     F: Future<Output = Response<Body>> + Send + 'static,
 {
     let _ = stream.set_nodelay(true); // a socket without it still works
-    let http_2 = Arc::new(AtomicBool::new(false));
-    let noted = Arc::clone(&http_2);
+    let (begun, http_2) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let noted = (Arc::clone(&begun), Arc::clone(&http_2));
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-        if request.version() == Version::HTTP_2 {
-            noted.store(true, Ordering::Relaxed);
-        }
+        noted.0.store(true, Ordering::Relaxed);
+        noted.1.store(request.version() == Version::HTTP_2, Ordering::Relaxed);
         let arrival = Arrival { wall: clock::wall(), instant: clock::instant(), peer: peer.ip() };
         let request = request.map(|body| body.map_err(BodyError::from).boxed_unsync());
         let answer = handler(arrival, request);
@@ -106,6 +105,9 @@ async fn connection<H, F>(
     });
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
+    // The protocol is told from the first bytes, for which hyper has no timeout.
+    let first = tokio::time::sleep(HEADERS);
+    tokio::pin!(first);
     loop {
         let phase = *phases.borrow_and_update();
         match phase {
@@ -123,6 +125,7 @@ async fn connection<H, F>(
                 return;
             }
             Ok(()) = phases.changed() => {}
+            () = first.as_mut(), if !begun.load(Ordering::Relaxed) => return,
         }
     }
 }

@@ -191,3 +191,14 @@ async fn http_2_is_held_to_its_authority() {
     }
     assert_eq!(backend.calls(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_never_asks_is_closed() {
+    let front = Front::new(&http_config(9));
+    let address = front.listen().await;
+    // Nothing, the begin of what may become HTTP/2, and half a head.
+    for bytes in [&b""[..], b"PRI", b"GET / HTTP/1.1\r\nHost: x"] {
+        let answer = front.raw(address, bytes).await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408"), "{answer}");
+    }
+}
