@@ -45,8 +45,7 @@ impl Fake {
 
     /// Answers the next such request with an error.
     pub fn fail(&self, method: Method, path: &'static str, code: u16, message: &str) {
-        let status =
-            json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message});
+        let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message, "details": {"retryAfterSeconds": 1}});
         self.lock().faults.push((method, path, status));
     }
 
@@ -115,12 +114,13 @@ impl Stored {
     }
 
     fn store(&mut self, path: &str, mut object: Value) -> Value {
-        self.version += 1;
+        self.version += 1; // what tests put in place is older: its versions are small
+        let version = 100 + self.version;
         let metadata = &mut object["metadata"];
-        metadata["resourceVersion"] = json!(self.version.to_string());
+        metadata["resourceVersion"] = json!(version.to_string());
         metadata["generation"] = json!(1);
         if metadata["uid"].is_null() {
-            metadata["uid"] = json!(format!("uid-{}", self.version));
+            metadata["uid"] = json!(format!("uid-{version}"));
         }
         self.objects.insert(path.to_owned(), object.clone());
         object

@@ -179,3 +179,6 @@ fn unreadable(error: &str) -> Rejection {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -215,3 +215,6 @@ fn askable(pods: &BTreeMap<String, ObservedPod>) -> BTreeMap<String, Fingerprint
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

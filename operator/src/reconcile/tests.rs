@@ -1,0 +1,130 @@
+use http::Method;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fake::Fake;
+use crate::turns::Turns;
+use crate::watch::view::{ReadServer, ServerView};
+
+const SERVER: &str = "/apis/mooring.dev/v1alpha1/namespaces/demo/mcpservers/weather";
+const STATUS: &str = "/apis/mooring.dev/v1alpha1/namespaces/demo/mcpservers/weather/status";
+
+struct Bench {
+    fake: Fake,
+    world: Arc<World>,
+    reconciler: Reconciler,
+    key: ServerKey,
+}
+
+impl Bench {
+    fn new(spec: &Value) -> Self {
+        let fake = Fake::default();
+        let world = Arc::new(World::new(Settings::default()));
+        let object = json!({
+            "apiVersion": "mooring.dev/v1alpha1", "kind": "McpServer",
+            "metadata": {"name": "weather", "namespace": "demo", "uid": "u1", "generation": 1, "resourceVersion": "1"},
+            "spec": spec,
+        });
+        // The fake stores a subresource beside its object.
+        fake.put(SERVER, object.clone());
+        fake.put(STATUS, object.clone());
+        let key = ServerKey::new("demo", "weather");
+        let view: ServerView = serde_json::from_value(object).unwrap();
+        world.put_server(&key, ReadServer::from(view));
+        let client = fake.client();
+        let observer = Observer::new(client.clone(), Arc::clone(&world), Arc::new(Turns::new(1)));
+        let reconciler = Reconciler {
+            writer: Writer::new(client.clone(), Arc::clone(&world), Arc::default(), observer.clone()),
+            publisher: Publisher::new(client.clone(), Arc::clone(&world), Arc::default(), "test".into()),
+            refresher: Refresher::new(
+                client,
+                Arc::clone(&world),
+                Arc::default(),
+                Arc::new(|_| {}),
+                tokio_util::task::TaskTracker::new(),
+                tokio_util::sync::CancellationToken::new(),
+            ),
+            observer,
+            world: Arc::clone(&world),
+        };
+        Self { fake, world, reconciler, key }
+    }
+
+    async fn pass(&self) -> Result<Reconciled, ReconcileError> {
+        self.reconciler.reconcile(&self.key).await
+    }
+
+    fn condition(&self, kind: &str) -> Value {
+        let status = self.fake.get(STATUS).unwrap();
+        let conditions = status["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.into_iter().find(|condition| condition["type"] == kind).unwrap_or_default()
+    }
+}
+
+fn http() -> Value {
+    json!({"http": {"image": "example.com/weather:1", "port": 8000}, "auth": {"keys": [{"name": "laptop"}]}})
+}
+
+#[tokio::test]
+async fn one_pass_makes_keys_children_and_one_status_and_the_next_writes_nothing() {
+    let bench = Bench::new(&http());
+    assert_eq!(bench.pass().await.unwrap().pass, Pass::Applied);
+    assert_eq!(bench.fake.count(&Method::PATCH, STATUS), 1);
+    assert_eq!(bench.fake.count(&Method::POST, "/secrets"), 2, "the session's and the key's");
+    let keys = bench.fake.get("/api/v1/namespaces/demo/secrets/weather.keys").unwrap();
+    assert_eq!(keys["data"].as_object().unwrap().len(), 1, "the key that was made is in force in the same pass");
+    let writes = bench.fake.writes();
+    assert_eq!(bench.pass().await.unwrap().pass, Pass::Applied);
+    assert_eq!(bench.fake.writes(), writes);
+}
+
+#[tokio::test]
+async fn a_rejected_spec_makes_nothing_and_says_so_once() {
+    let mut spec = http();
+    spec["auth"]["keySecrets"] = json!([{"name": "from-vault"}]);
+    let bench = Bench::new(&spec);
+    let expected = Reconciled { pass: Pass::Rejected, again: None };
+    assert_eq!(bench.pass().await.unwrap(), expected);
+    assert_eq!(bench.condition("Accepted")["reason"], "KeySecretNotFound");
+    assert_eq!(bench.condition("Stalled")["status"], "True");
+    assert!(bench.fake.get("/apis/apps/v1/namespaces/demo/deployments/weather").is_none());
+    let before = (bench.fake.writes(), bench.fake.get(STATUS));
+    assert_eq!(bench.pass().await.unwrap(), expected);
+    assert_eq!((bench.fake.writes(), bench.fake.get(STATUS)), before);
+}
+
+#[tokio::test]
+async fn an_object_that_does_not_parse_is_reported_on_itself() {
+    let bench = Bench::new(&json!({"http": {"image": "a", "port": "eight thousand"}}));
+    assert_eq!(bench.pass().await.unwrap().pass, Pass::Rejected);
+    assert_eq!(bench.condition("Accepted")["reason"], "Unreadable");
+    assert!(bench.condition("Accepted")["message"].as_str().unwrap().contains("eight thousand"));
+}
+
+#[tokio::test]
+async fn a_status_that_was_not_written_is_written_by_the_next_pass() {
+    let bench = Bench::new(&http());
+    bench.fake.fail(Method::PATCH, STATUS, 503, "try later");
+    assert!(bench.pass().await.unwrap_err().to_string().contains("try later"));
+    bench.pass().await.unwrap();
+    assert_eq!(bench.condition("Accepted")["status"], "True");
+}
+
+#[tokio::test]
+async fn what_the_server_asks_to_wait_is_heard() {
+    let bench = Bench::new(&http());
+    bench.fake.fail(Method::POST, "/secrets", 429, "too many requests");
+    let error = bench.pass().await.unwrap_err();
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(1)));
+}
+
+#[tokio::test]
+async fn a_server_on_its_way_out_is_left_alone() {
+    let bench = Bench::new(&http());
+    let mut leaving = bench.world.server(&bench.key).unwrap().as_ref().clone();
+    leaving.server.metadata.deletion_timestamp =
+        Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(clock::now()));
+    bench.world.put_server(&bench.key, leaving);
+    bench.pass().await.unwrap();
+    assert_eq!(bench.fake.writes(), 0);
+}

@@ -1,0 +1,141 @@
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, Method};
+use axum::routing::get;
+use mooring_contract::{DoorStatus, port};
+use mooring_plan::Settings;
+use serde_json::json;
+
+use super::*;
+use crate::fake::Fake;
+use crate::watch::view::PodView;
+use crate::world::Pod as SeenPod;
+
+const POD: &str = "/api/v1/namespaces/demo/pods/weather-1";
+
+/// A front door on a loopback address of its own, at the port that the operator asks.
+#[derive(Clone)]
+struct FrontDoor {
+    fake: Fake,
+    asked: Arc<AtomicUsize>,
+}
+
+impl FrontDoor {
+    async fn open(fake: &Fake, ip: &str) -> Self {
+        let door = Self { fake: fake.clone(), asked: Arc::default() };
+        let address: SocketAddr = format!("{ip}:{}", port::MANAGEMENT).parse().unwrap();
+        let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+        let router = Router::new().route("/status", get(Self::answer)).with_state(door.clone());
+        TaskTracker::new().spawn(async move { axum::serve(listener, router).await });
+        door
+    }
+
+    /// It has the new keys in force once the kubelet has refreshed its pod.
+    async fn answer(State(door): State<Self>, headers: HeaderMap) -> axum::Json<DoorStatus> {
+        door.asked.fetch_add(1, Ordering::Relaxed);
+        let authorized = headers.get("authorization").is_some_and(|value| value == "Bearer token");
+        let pod = door.fake.get(POD).unwrap();
+        let refreshed = pod["metadata"]["annotations"][names::ANNOTATION_REFRESH].is_string();
+        let keys_revision = if refreshed { "new" } else { "old" }.to_owned();
+        axum::Json(DoorStatus {
+            ready: authorized,
+            config_revision: "c".into(),
+            keys_revision,
+            ..DoorStatus::default()
+        })
+    }
+}
+
+fn pod(ip: &str) -> serde_json::Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "weather-1", "namespace": "demo", "uid": "p1", "resourceVersion": "1",
+            "labels": mooring_plan::names::labels("weather"),
+        },
+        "spec": {"containers": [{"name": "front-door", "image": "x"}]},
+        "status": {"phase": "Running", "podIP": ip, "conditions": [{"type": "Ready", "status": "True"}]},
+    })
+}
+
+struct Bench {
+    fake: Fake,
+    world: Arc<World>,
+    refresher: Refresher,
+    woken: Arc<AtomicUsize>,
+    key: ServerKey,
+}
+
+fn bench(ip: &str) -> Bench {
+    let fake = Fake::default();
+    fake.put(POD, pod(ip));
+    let world = Arc::new(World::new(Settings::default()));
+    let mut view: PodView = serde_json::from_value(pod(ip)).unwrap();
+    let meta = view.take_meta();
+    world.put_pod(SeenPod { meta, view });
+    let woken = Arc::new(AtomicUsize::new(0));
+    let waker: Waker = {
+        let woken = Arc::clone(&woken);
+        Arc::new(move |_| {
+            woken.fetch_add(1, Ordering::Relaxed);
+        })
+    };
+    let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+    let refresher = Refresher::new(fake.client(), Arc::clone(&world), Arc::default(), waker, tasks, stop);
+    Bench { fake, world, refresher, woken, key: ServerKey::new("demo", "weather") }
+}
+
+fn revisions(keys: &str) -> Revisions {
+    Revisions { config: "c".into(), keys: Some(keys.into()), ..Revisions::default() }
+}
+
+async fn until(what: &str, condition: impl Fn() -> bool) {
+    let bound = tokio::time::timeout(Duration::from_secs(10), async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    bound.await.unwrap_or_else(|_| panic!("{what}: not within 10 s"));
+}
+
+#[tokio::test]
+async fn a_pod_that_lags_is_touched_until_it_agrees_and_then_left_alone() {
+    let bench = bench("127.77.0.1");
+    let door = FrontDoor::open(&bench.fake, "127.77.0.1").await;
+    bench.refresher.want(&bench.key, &revisions("new"), "token");
+    until("settled", || lock(&bench.refresher.settled).contains_key(&bench.key)).await;
+    assert_eq!(bench.fake.count(&Method::PATCH, POD), 1);
+    assert!(bench.woken.load(Ordering::Relaxed) >= 1, "what a front door says is news");
+    match bench.world.doors.get("p1") {
+        Door::Answered(status) => assert!(status.ready && status.keys_revision == "new"),
+        other => panic!("{other:?}"),
+    }
+    let asked = door.asked.load(Ordering::Relaxed);
+    bench.refresher.want(&bench.key, &revisions("new"), "token");
+    assert!(lock(&bench.refresher.running).is_empty(), "what all agree on is not asked again");
+    assert_eq!(door.asked.load(Ordering::Relaxed), asked);
+}
+
+#[tokio::test]
+async fn a_pod_that_agrees_is_asked_and_not_touched() {
+    let bench = bench("127.77.0.2");
+    let _door = FrontDoor::open(&bench.fake, "127.77.0.2").await;
+    bench.refresher.want(&bench.key, &revisions("old"), "token");
+    until("settled", || lock(&bench.refresher.settled).contains_key(&bench.key)).await;
+    assert_eq!(bench.fake.writes(), 0);
+}
+
+#[tokio::test]
+async fn a_pod_that_cannot_be_reached_is_not_touched_and_a_server_that_is_gone_is_forgotten() {
+    let bench = bench("127.77.0.3");
+    bench.refresher.want(&bench.key, &revisions("new"), "token");
+    until("asked", || matches!(bench.world.doors.get("p1"), Door::Unreachable(_))).await;
+    assert_eq!(bench.fake.writes(), 0);
+    bench.refresher.forget(&bench.key);
+    until("the task ends", || lock(&bench.refresher.running).is_empty()).await;
+    assert!(lock(&bench.refresher.settled).is_empty());
+}
