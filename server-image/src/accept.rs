@@ -100,7 +100,8 @@ async fn connection<H, F>(
         noted.1.store(request.version() == Version::HTTP_2, Ordering::Relaxed);
         let arrival = Arrival { wall: clock::wall(), instant: clock::instant(), peer: peer.ip() };
         let request = request.map(|body| body.map_err(BodyError::from).boxed_unsync());
-        let answer = handler(arrival, request);
+        // On the heap, so that a connection whose answer streams for hours does not keep the room of the whole pipeline.
+        let answer = Box::pin(handler(arrival, request));
         async move { Ok::<_, Infallible>(answer.await) }
     });
     let connection = builder.serve_connection(TokioIo::new(stream), service);

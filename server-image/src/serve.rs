@@ -35,14 +35,18 @@ pub async fn run(arguments: Serve) -> anyhow::Result<()> {
     reloader.reload();
 
     let (tasks, connections) = (TaskTracker::new(), TaskTracker::new());
-    tasks.spawn(reloader.watch());
-    tasks.spawn(handshake::keep(Arc::clone(&door)));
-    tasks.spawn(serve_management(management, Arc::clone(&door)));
-    connections.spawn(serve_public(public, Arc::clone(&door), connections.clone()));
+    let forever = [
+        tasks.spawn(reloader.watch()),
+        tasks.spawn(handshake::keep(Arc::clone(&door))),
+        tasks.spawn(serve_management(management, Arc::clone(&door))),
+        connections.spawn(serve_public(public, Arc::clone(&door), connections.clone())),
+    ];
 
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
+        // A front door that cannot be revoked or reached is none: the kubelet starts another.
+        (ended, ..) = futures::future::select_all(forever) => anyhow::bail!("a task that runs forever has ended: {ended:?}"),
     }
     let linger = arguments.linger();
     tracing::info!(seconds = linger.as_secs_f64(), "stopping: not ready, serving on");
