@@ -83,9 +83,14 @@ impl HttpBody for Answer {
             return Poll::Ready(None);
         }
         if this.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(cx).is_ready()) {
+            if this.end.is_none() {
+                this.stop();
+                return Poll::Ready(Some(Err(Overdue.into()))); // it must be seen to be cut off
+            }
+            // An event stream may end anywhere; what it has to say about the timeout goes first.
+            let last = Pin::new(&mut this.inner).poll_frame(cx);
             this.stop();
-            // An event stream may end anywhere; any other answer must be seen to be cut off.
-            return Poll::Ready(if this.end.is_some() { None } else { Some(Err(Overdue.into())) });
+            return if last.is_ready() { last } else { Poll::Ready(None) };
         }
         match Pin::new(&mut this.inner).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {

@@ -329,3 +329,29 @@ async fn a_body_without_message_is_passed_too() {
     assert_eq!(text(front.ask(front.post(response)).await).await, (202, String::new()));
     assert_eq!(backend.calls(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_call_is_kept_alive_and_its_timeout_is_told() {
+    let backend = Backend::start(|request| async move {
+        tokio::time::sleep(Duration::from_secs(if request.uri().query().is_some() { 1000 } else { 40 })).await;
+        let mut response = json(StatusCode::OK, r#"{"jsonrpc":"2.0","id":"q-1","result":{}}"#.into());
+        response.headers_mut().insert("access-control-allow-origin", HeaderValue::from_static("*"));
+        response
+    })
+    .await;
+    let mut config = http_config(backend.port);
+    config["limits"]["callTimeoutMs"] = 50_000.into();
+    let front = Front::new(&config);
+    let (status, headers, answer) = collect(front.ask(front.post(CALL)).await).await;
+    assert_eq!((status.as_u16(), &headers["content-type"]), (200, &HeaderValue::from_static("text/event-stream")));
+    let mut request = front.post(CALL);
+    *request.uri_mut() = "/weather/mcp?never".parse().unwrap();
+    let (status, never) = text(front.ask(request).await).await;
+    assert_eq!(status, 200);
+    insta::assert_snapshot!(format!("{}---\n{never}", String::from_utf8_lossy(&answer)));
+    eventually("the exchange is given up", || backend.open() == 0).await;
+    // Other methods wait for the backend's own answer.
+    let list = CALL.replace("tools/call", "tools/list");
+    let (_, headers, _) = collect(front.ask(front.post(&list)).await).await;
+    assert_eq!(headers["content-type"], "application/json");
+}

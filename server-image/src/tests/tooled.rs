@@ -347,3 +347,26 @@ async fn a_legacy_call_outlives_its_client_and_a_modern_one_does_not() {
         assert_eq!(front.door.calls.len(), left_over);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_call_is_kept_alive() {
+    let api = Backend::start(|_| async {
+        tokio::time::sleep(std::time::Duration::from_secs(40)).await;
+        json_answer(StatusCode::OK, "{\n}".into())
+    })
+    .await;
+    let mut slow = tool("slow", "GET", "/", api.port);
+    slow["http"]["timeoutMs"] = 60_000.into();
+    let mut config = http_config(1);
+    config["source"] = json!({"tools": [slow]});
+    config["limits"]["callTimeoutMs"] = 100_000.into();
+    let front = Front::new(&config);
+    let (status, answer) = text(front.ask(front.post(&call("slow", &json!({})))).await).await;
+    assert_eq!(status, 200);
+    insta::assert_snapshot!(answer);
+    // A client that takes JSON alone waits.
+    let mut request = front.post(&call("slow", &json!({})));
+    request.headers_mut().insert("accept", HeaderValue::from_static("application/json"));
+    let (_, headers, _) = collect(front.ask(request).await).await;
+    assert_eq!(headers["content-type"], "application/json");
+}
