@@ -15,8 +15,10 @@ use crate::metrics::Metrics;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Phase {
-    /// It looks at the cluster, and waits for the CRD.
+    /// It asks for the API server.
     Starting,
+    /// It waits for its CustomResourceDefinition.
+    Undefined,
     /// Another operator leads: this one is ready to follow.
     Waiting,
     /// It leads, and reads what there is.
@@ -30,7 +32,10 @@ pub enum Phase {
 impl Phase {
     const fn text(self) -> &'static str {
         match self {
-            Self::Starting => "starting: waiting for the API server and the CRD",
+            Self::Starting => "waiting for the API server",
+            Self::Undefined => {
+                "waiting for the CustomResourceDefinition mcpservers.mooring.dev: install it with the chart, or with `mooring crd | kubectl apply -f -`"
+            }
             Self::Waiting => "ready: another operator leads",
             Self::Syncing => "reading the cluster",
             Self::Working => "ready",
@@ -53,9 +58,10 @@ impl Progress {
     pub fn get(&self) -> Phase {
         match self.0.load(Ordering::Relaxed) {
             0 => Phase::Starting,
-            1 => Phase::Waiting,
-            2 => Phase::Syncing,
-            3 => Phase::Working,
+            1 => Phase::Undefined,
+            2 => Phase::Waiting,
+            3 => Phase::Syncing,
+            4 => Phase::Working,
             _ => Phase::Stopping,
         }
     }
@@ -73,7 +79,9 @@ async fn readyz(State(progress): State<Progress>) -> (StatusCode, &'static str) 
     let phase = progress.get();
     match phase {
         Phase::Waiting | Phase::Working => (StatusCode::OK, phase.text()),
-        Phase::Starting | Phase::Syncing | Phase::Stopping => (StatusCode::SERVICE_UNAVAILABLE, phase.text()),
+        Phase::Starting | Phase::Undefined | Phase::Syncing | Phase::Stopping => {
+            (StatusCode::SERVICE_UNAVAILABLE, phase.text())
+        }
     }
 }
 

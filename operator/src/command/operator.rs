@@ -101,6 +101,7 @@ async fn work(
 
     let Some(assigns_users) = stop.run_until_cancelled(check(&client)).await else { return Ok(()) };
     let settings = Settings { cluster_assigns_users: assigns_users?, ..arguments.shape.settings() };
+    progress.set(Phase::Undefined);
     if stop.run_until_cancelled(cluster::await_definition(&client, &scope)).await.is_none() {
         return Ok(());
     }

@@ -301,7 +301,6 @@ impl State {
                 continue;
             }
             rule.times -= 1;
-            self.fired += 1;
             return Some(rule.fault.clone());
         }
         None
@@ -331,6 +330,8 @@ async fn serve(shared: &Shared, request: http::Request<Incoming>) -> Result<Resp
         state.records.push(Record { request: understood.clone(), at: Instant::now(), code: None });
         (state.records.len() - 1, fault)
     };
+    // Counted once it is done: whoever starts a new operator then does not see it killed.
+    let fired = || shared.state().fired += 1;
     let answered = |code: StatusCode| {
         if let Some(record) = shared.state().records.get_mut(index) {
             record.code = Some(code.as_u16());
@@ -339,11 +340,19 @@ async fn serve(shared: &Shared, request: http::Request<Incoming>) -> Result<Resp
     match fault {
         Some(Fault::KillBefore) => {
             kill(shared);
+            fired();
             return Err(anyhow!("killed before"));
         }
-        Some(Fault::Reset) => return Err(anyhow!("reset")),
-        Some(Fault::Hang) => std::future::pending().await,
+        Some(Fault::Reset) => {
+            fired();
+            return Err(anyhow!("reset"));
+        }
+        Some(Fault::Hang) => {
+            fired();
+            std::future::pending().await
+        }
         Some(Fault::Answer(refusal)) => {
+            fired();
             let mut answer = Response::builder().status(refusal.code).header(header::CONTENT_TYPE, "application/json");
             if let Some(seconds) = refusal.retry_after {
                 answer = answer.header(header::RETRY_AFTER, seconds);
@@ -352,6 +361,7 @@ async fn serve(shared: &Shared, request: http::Request<Incoming>) -> Result<Resp
             return Ok(answer.body(whole(refusal.status()))?);
         }
         Some(Fault::WatchGone) => {
+            fired();
             let event = [br#"{"type":"ERROR","object":"#.as_slice(), &Refusal::new(410).status(), b"}\n"].concat();
             answered(StatusCode::OK);
             return Ok(Response::builder()
@@ -365,10 +375,12 @@ async fn serve(shared: &Shared, request: http::Request<Incoming>) -> Result<Resp
         Some(Fault::KillAfter) => {
             response.into_body().collect().await?; // committed
             kill(shared);
+            fired();
             return Err(anyhow!("killed after"));
         }
         Some(Fault::LoseAnswer) => {
             response.into_body().collect().await?;
+            fired();
             return Err(anyhow!("answer lost"));
         }
         _ => {}

@@ -47,11 +47,16 @@ async fn a_minute_at_rest_sees_no_write_but_the_lease() -> Result<()> {
     assert!(reads.is_empty(), "nothing is read at rest but by watches: {reads:?}");
     assert_eq!(world.at_rest(&names).await?, before, "no resourceVersion moved");
 
+    let minted = |child: &&str| child.contains(".key.") || child.ends_with(".session");
+    let children = world.children_of(&names).await?;
+    let applied =
+        children.values().map(|children| children.names().iter().filter(|child| !minted(child)).count()).sum::<usize>();
+    assert!(applied > 100, "{applied}");
     operator.kill();
     let _operator = world.operator_with(&["--leader-elect", "true"]).await?;
     until("the new operator to lead and to write", Duration::from_secs(60), || async {
         let written = world.audited_writes()?.len() - marks.1;
-        ensure!(written >= 100, "it has written {written} times");
+        ensure!(written >= applied, "it has written {written} times, and {applied} children are applied");
         Ok(())
     })
     .await?;
