@@ -87,8 +87,11 @@ mod tests {
     }
 
     fn get(address: &str, path: &str) -> String {
+        send(address, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
+    }
+
+    fn send(address: &str, request: &str) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -120,6 +123,46 @@ mod tests {
         assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("connection: close"), "{answer}");
         process.line("stopped");
         assert!(process.child.wait().unwrap().success());
+    }
+
+    #[test]
+    fn no_credential_is_logged() {
+        let mut process = Process::start(false, &["--log-level", "trace", "--linger-seconds", "0"]);
+        let wrong = "f2ad3f2c-1b1e-4a53-9d7c-0c7c3a3b8e11";
+        let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        for key in [KEY, wrong] {
+            let requests = [
+                ("/mcp", format!("Authorization: Bearer {key}\r\n"), ping.to_owned()),
+                ("/mcp", format!("x-api-key: {key}\r\n"), ping.to_owned()),
+                ("/mcp", format!("x-api-key: {key}\r\nAuthorization: Basic {key}\r\n"), ping.to_owned()),
+                ("/mcp", format!("x-api-key: {KEY}\r\nMcp-Session-Id: {key}\r\nCookie: {key}\r\n"), ping.to_owned()),
+                ("/mcp", format!("x-api-key: {KEY}\r\nOrigin: {key}\r\n"), ping.to_owned()),
+                (
+                    "/mcp",
+                    format!("x-api-key: {KEY}\r\n"),
+                    format!(r#"{{"jsonrpc":"2.0","id":"{key}","method":"ping"}}"#),
+                ),
+                ("/mcp", format!("x-api-key: {KEY}\r\n"), format!("{{{key}")),
+                (&*format!("/mcp?_key={key}"), String::new(), ping.to_owned()),
+                (&*format!("/{key}"), format!("x-api-key: {KEY}\r\n"), ping.to_owned()),
+            ];
+            for (path, headers, body) in requests {
+                let length = body.len();
+                let request = format!(
+                    "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
+                     Content-Length: {length}\r\n{headers}\r\n{body}"
+                );
+                send(&process.public, &request);
+            }
+        }
+        process.signal("TERM");
+        let mut log = String::new();
+        process.log.read_to_string(&mut log).unwrap();
+        assert!(log.contains("\"refusal\":\"unauthorized\"") && log.contains("\"caller\":\"vault/ci\""), "{log}");
+        for key in [KEY, wrong] {
+            let line = log.lines().find(|line| line.contains(key));
+            assert!(line.is_none(), "{line:?}");
+        }
     }
 
     #[test]

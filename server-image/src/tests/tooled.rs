@@ -228,7 +228,7 @@ async fn what_an_api_answers_is_told() {
     let mut unset = tool("unset", "GET", "/echo", port);
     unset["http"]["headers"] = json!([{"name": "X-Token", "env": "MOORING_TEST_NOT_SET"}]);
     let mut set = tool("set", "GET", "/echo", port);
-    set["http"]["headers"] = json!([{"name": "X-Token", "env": "CARGO_PKG_NAME"}]);
+    set["http"]["headers"] = json!([{"name": "X-Token", "env": "API_TOKEN"}]);
     let paths = [
         "/text",
         "/list",
