@@ -232,7 +232,7 @@ async fn without_definition_with_broken_objects_and_without_api_server() -> Resu
     definitions
         .patch("mcpservers.mooring.dev", &PatchParams::default(), &Patch::<()>::Json(serde_json::from_value(loose)?))
         .await?;
-    let broken = json!({"http": {"image": ["not", "a", "text"]}, "replicas": "many"});
+    let broken = json!({"http": {"image": ["not", "a", "text"]}, "hosts": {"not": "a list"}});
     until("the looser schema to be in force", Duration::from_secs(20), || async {
         Ok(world.apply("broken", &broken).await?)
     })

@@ -17,10 +17,9 @@ async fn a_minute_at_rest_sees_no_write_but_the_lease() -> Result<()> {
     for (n, name) in names.iter().enumerate() {
         let spec = match n % 3 {
             0 => full(&format!("{name}.rest.example.com")),
-            1 => json!({"tools": [{"name": "a", "http": {"url": "http://a/{x}"}}], "auth": {"keys": [{"name": "a"}]}}),
-            _ => {
-                json!({"http": {"image": "b"}, "networkPolicy": {"enabled": false}, "auth": {"keySecrets": [{"name": "nowhere"}]}})
-            }
+            1 => json!({"tools": [{"name": "a", "http": {"url": "http://a/"}}], "auth": {"keys": [{"name": "a"}]}}),
+            _ if n == 2 => json!({"http": {"image": "b"}, "auth": {"keySecrets": [{"name": "nowhere"}]}}),
+            _ => json!({"http": {"image": "b"}, "networkPolicy": {"enabled": false}}),
         };
         world.apply(name, &spec).await?;
     }
