@@ -22,11 +22,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The binary `mooring` of this workspace, built on first use; or the one that `MOORING_TEST_OPERATOR` names.
 pub fn binary() -> Result<PathBuf> {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     if let Some(path) = std::env::var_os("MOORING_TEST_OPERATOR").filter(|path| !path.is_empty()) {
         return Ok(path.into());
     }
-    static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(path) = BINARY.get() {
         return Ok(path.clone());
@@ -48,7 +48,7 @@ pub fn binary() -> Result<PathBuf> {
         ensure!(output.status.success(), "the operator does not build:\n{}", command::tail(&said, 40));
         let messages = String::from_utf8_lossy(&output.stdout);
         let executable = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-        let executable = executable.filter_map(|message| Some(message.get("executable")?.as_str()?.to_owned())).last();
+        let executable = executable.filter_map(|message| Some(message.get("executable")?.as_str()?.to_owned())).next_back();
         Ok(PathBuf::from(executable.context("cargo named no executable of the package mooring")?))
     })?;
     Ok(BINARY.get_or_init(|| path).clone())

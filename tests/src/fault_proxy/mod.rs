@@ -349,7 +349,7 @@ async fn serve(shared: &Shared, request: http::Request<Incoming>) -> Result<Resp
         }
         Some(Fault::Hang) => {
             fired();
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
         Some(Fault::Answer(refusal)) => {
             fired();

@@ -53,7 +53,7 @@ async fn conflict(world: &World<'_>, server: &str, object: &Value) -> Result<()>
     world.condition(server, "Ready", "False", "NameConflict", name).await?;
     // It is looked at again and again, and never fought over.
     let (mark, start) = (world.proxy.mark(), Instant::now());
-    until("some seconds to pass", SOON, || async { Ok(ensure!(start.elapsed().as_secs() >= 5, "not yet")) }).await?;
+    until("some seconds to pass", SOON, || async { holds!(start.elapsed().as_secs() >= 5, "not yet") }).await?;
     let mine = |write: &&String| write.contains(&format!("/{server}")) || write.contains(&format!("/{server}."));
     let writes = world.proxy.writes(mark);
     ensure!(writes.iter().filter(mine).count() <= 3, "{writes:?}");
@@ -87,7 +87,7 @@ async fn a_host_belongs_to_the_older_server() -> Result<()> {
         if probe == created {
             world.delete("McpServer", "probe").await?;
         }
-        Ok(ensure!(probe != created, "it has not"))
+        holds!(probe != created, "it has not")
     })
     .await?;
     world.apply("younger", &spec("/")).await?;
@@ -237,7 +237,7 @@ async fn a_quota_reaches_the_condition_in_words() -> Result<()> {
     world.put(&quota("0")).await?;
     until("the quota to be in force", SOON, || async {
         let found = world.kind("ResourceQuota").get("narrow").await?;
-        Ok(ensure!(found.data["status"]["hard"]["pods"] == "0", "it is not"))
+        holds!(found.data["status"]["hard"]["pods"] == "0", "it is not")
     })
     .await?;
     world.apply("weather", &small()).await?;
@@ -289,7 +289,7 @@ async fn status_columns_scale_and_explain_are_as_kubernetes_users_know_them() ->
     kubectl("scale mcps/weather --replicas=3").await?;
     until("three replicas", SOON, || async {
         let found = world.kind("Deployment").get("weather").await?;
-        Ok(ensure!(found.data["spec"]["replicas"] == 3, "there are {}", found.data["spec"]["replicas"]))
+        holds!(found.data["spec"]["replicas"] == 3, "there are {}", found.data["spec"]["replicas"])
     })
     .await?;
     until("the scale subresource to tell", SOON, || async {

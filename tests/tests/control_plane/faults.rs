@@ -89,26 +89,25 @@ async fn an_error_that_stays_is_tried_again_at_a_bounded_rate_and_hurts_nobody_e
         request.is_write() && request.resource == "services" && request.name == "bad"
     });
     world.apply("bad", &full("bad.bounded.example.com")).await?;
-    until("the first failure", Duration::from_secs(10), || async { Ok(ensure!(world.proxy.fired() > 0, "none")) })
-        .await?;
+    until("the first failure", Duration::from_secs(10), || async { holds!(world.proxy.fired() > 0, "none") }).await?;
     let (mark, start) = (world.proxy.mark(), Instant::now());
     for n in 0..5 {
         let name = format!("good-{n}");
         world.apply(&name, &full(&format!("{name}.bounded.example.com"))).await?;
         until(&format!("{name} to be made"), Duration::from_secs(5), || async {
-            Ok(ensure!(world.children(&name).await?.names() == full_children(&name), "not yet"))
+            holds!(world.children(&name).await?.names() == full_children(&name), "not yet")
         })
         .await?;
     }
     until("some seconds of failures", Duration::from_secs(20), || async {
-        Ok(ensure!(start.elapsed().as_secs() >= 12, "not yet"))
+        holds!(start.elapsed().as_secs() >= 12, "not yet")
     })
     .await?;
     let failed = world.proxy.since(mark).iter().filter(|record| record.code == Some(500)).count();
     assert!(failed <= 12, "{failed} attempts in {:.0} s", start.elapsed().as_secs_f32());
     world.proxy.clear();
     until("the bad one to heal", Duration::from_secs(60), || async {
-        Ok(ensure!(world.children("bad").await?.names() == full_children("bad"), "not yet"))
+        holds!(world.children("bad").await?.names() == full_children("bad"), "not yet")
     })
     .await
 }
@@ -125,14 +124,14 @@ async fn watches_may_end_break_and_be_told_that_they_are_too_old() -> Result<()>
         world.apply("weather", &spec).await?;
         until(&format!("change {n} to take effect"), Duration::from_secs(15), || async {
             let config = world.kind("ConfigMap").get("weather.config").await?;
-            Ok(ensure!(config.data["data"].to_string().contains(&format!("https://{n}.example.com")), "not yet"))
+            holds!(config.data["data"].to_string().contains(&format!("https://{n}.example.com")), "not yet")
         })
         .await
     };
     assert!(world.proxy.end(|_| true) >= 9, "every kind is watched");
     origin(1).await?;
     until("the watches to be back", Duration::from_secs(20), || async {
-        Ok(ensure!(world.proxy.cut(|_| true) >= 9, "not yet"))
+        holds!(world.proxy.cut(|_| true) >= 9, "not yet")
     })
     .await?;
     origin(2).await?;
@@ -195,7 +194,7 @@ async fn a_watch_that_hangs_silently_is_noticed() -> Result<()> {
     until("the change to be noticed", Duration::from_secs(210), || async {
         let found = world.kind("Deployment").get("weather").await?;
         let image = found.data.pointer("/spec/template/spec/initContainers/0/image").cloned();
-        Ok(ensure!(image == Some("a:2".into()), "the image is {image:?}"))
+        holds!(image == Some("a:2".into()), "the image is {image:?}")
     })
     .await?;
     println!("noticed after {:.0} s", start.elapsed().as_secs_f32());
@@ -224,6 +223,13 @@ async fn without_definition_with_broken_objects_and_without_api_server() -> Resu
     world.apply("first", &full("first.faults.example.com")).await?;
     world.at_rest(&["first"]).await?;
 
+    // A host belongs to the older server, in whatever namespace the younger one is.
+    let elsewhere = World::within(&cluster, "elsewhere", Scope::Namespaced).await?;
+    elsewhere.apply("rival", &full("first.faults.example.com")).await?;
+    elsewhere.condition("rival", "Exposed", "False", "HostConflict", "faults/first").await?;
+    elsewhere.delete("McpServer", "rival").await?;
+    assert_eq!(world.forbidden()?, Vec::<String>::new(), "the chart's rights suffice");
+
     // An object that an older or looser schema let in, and that does not parse.
     let definitions: Api<CustomResourceDefinition> = Api::all(world.client.clone());
     let strict = definitions.get("mcpservers.mooring.dev").await?;
@@ -233,10 +239,7 @@ async fn without_definition_with_broken_objects_and_without_api_server() -> Resu
         .patch("mcpservers.mooring.dev", &PatchParams::default(), &Patch::<()>::Json(serde_json::from_value(loose)?))
         .await?;
     let broken = json!({"http": {"image": ["not", "a", "text"]}, "hosts": {"not": "a list"}});
-    until("the looser schema to be in force", Duration::from_secs(20), || async {
-        Ok(world.apply("broken", &broken).await?)
-    })
-    .await?;
+    until("the looser schema to be in force", Duration::from_secs(20), || world.apply("broken", &broken)).await?;
     world.apply("second", &full("second.faults.example.com")).await?;
     world.at_rest(&["second"]).await?;
     assert_eq!(world.children("second").await?.names(), full_children("second"));
@@ -267,7 +270,7 @@ async fn without_definition_with_broken_objects_and_without_api_server() -> Resu
     until("a while without API server", Duration::from_secs(30), || async {
         ensure!(operator.ended()?.is_none(), "the operator ended");
         ensure!(operator.get("/livez").await?.0 == 200, "it is not alive");
-        Ok(ensure!(start.elapsed().as_secs() >= 15, "not yet"))
+        holds!(start.elapsed().as_secs() >= 15, "not yet")
     })
     .await?;
     let used = operator.usage()?.cpu_seconds - before;
@@ -275,7 +278,7 @@ async fn without_definition_with_broken_objects_and_without_api_server() -> Resu
     local.restart_api_server().await?;
     world.apply("fourth", &full("fourth.faults.example.com")).await?;
     until("the operator to work again", Duration::from_secs(60), || async {
-        Ok(ensure!(world.children("fourth").await?.names() == full_children("fourth"), "not yet"))
+        holds!(world.children("fourth").await?.names() == full_children("fourth"), "not yet")
     })
     .await?;
     let back = start.elapsed();
@@ -286,13 +289,13 @@ async fn without_definition_with_broken_objects_and_without_api_server() -> Resu
     // The definition goes, and all servers with it; the operator waits for it to come back.
     definitions.delete("mcpservers.mooring.dev", &DeleteParams::default()).await?;
     until("the definition to be gone", Duration::from_secs(60), || async {
-        Ok(ensure!(definitions.get_opt("mcpservers.mooring.dev").await?.is_none(), "it is there"))
+        holds!(definitions.get_opt("mcpservers.mooring.dev").await?.is_none(), "it is there")
     })
     .await?;
     install_crd(&cluster).await?;
     world.apply("again", &full("again.faults.example.com")).await?;
     until("the operator to work again", Duration::from_secs(60), || async {
-        Ok(ensure!(world.children("again").await?.names() == full_children("again"), "not yet"))
+        holds!(world.children("again").await?.names() == full_children("again"), "not yet")
     })
     .await?;
     drop(operator);

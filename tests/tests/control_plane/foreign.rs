@@ -67,11 +67,21 @@ async fn restarts_foreign_metadata_and_an_autoscalers_replicas_survive() -> Resu
     world.settled(&["weather"]).await?;
     survives().await?;
 
-    // Who says replicas in the spec gets them; who takes it out leaves the number to the scaler, and does not fall back to 1.
-    spec["replicas"] = json!(2);
+    // Who says replicas in the spec gets them; who takes it out leaves the number to a scaler, and does not fall back to 1.
+    let replicas = async || {
+        Ok::<_, anyhow::Error>(world.kind("Deployment").get("weather").await?.data["spec"]["replicas"].clone())
+    };
+    spec["replicas"] = json!(3);
     world.apply("weather", &spec).await?;
     world.settled(&["weather"]).await?;
-    assert_eq!(world.kind("Deployment").get("weather").await?.data["spec"]["replicas"], 2);
+    assert_eq!(replicas().await?, 3);
+    spec.as_object_mut().context("a spec")?.remove("replicas");
+    world.apply("weather", &spec).await?;
+    world.settled(&["weather"]).await?;
+    assert_eq!(replicas().await?, 3, "taken out of the spec, the number stays");
+    world.cluster.kubectl(["scale", "deployment/weather", "--replicas=2", "-n", "foreign"]).await?;
+    world.settled(&["weather"]).await?;
+    assert_eq!(replicas().await?, 2, "and is the scaler's");
     Ok(())
 }
 

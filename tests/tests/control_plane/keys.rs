@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use mooring_contract::Key;
-use mooring_tests::operator_process::binary;
+use mooring_tests::operator_process::{OperatorProcess, binary};
 use mooring_tests::wait::until;
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -43,6 +43,27 @@ async fn stored(world: &World<'_>, secret: &str) -> Result<Value> {
     Ok(serde_json::to_value(world.kind("Secret").get(secret).await?)?)
 }
 
+/// Looks for secrets in everything that the operator says and writes, but for the Secrets themselves.
+async fn nowhere_else(world: &World<'_>, operator: &OperatorProcess, secrets: &[String]) -> Result<()> {
+    let mut places = vec![("the log", operator.log_text()), ("the metrics", operator.get("/metrics").await?.1)];
+    places.push(("the events", world.events("weather").await?.join("\n")));
+    let server = world.server("weather").await?;
+    places.push(("the McpServer", json!([server["status"], server["metadata"]]).to_string()));
+    for (name, child) in world.children("weather").await?.0 {
+        let mut child = child;
+        if name.starts_with("Secret/") {
+            child["data"] = Value::Null;
+        }
+        places.push(("a child", child.to_string()));
+    }
+    assert!(places[0].1.len() > 10_000, "trace says a lot");
+    for (place, said) in &places {
+        let leaked = secrets.iter().filter(|secret| said.contains(secret.as_str())).count();
+        assert_eq!(leaked, 0, "secrets in {place}");
+    }
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_people_and_declared_keys_at_once_lose_nothing_and_leak_nothing() -> Result<()> {
     let world = World::new("keys").await?;
@@ -56,7 +77,7 @@ async fn keys_of_people_and_declared_keys_at_once_lose_nothing_and_leak_nothing(
     let people = futures::future::try_join_all(
         names.iter().map(async |name| succeeds(&world, &["create", "--name", name]).await),
     );
-    let changes = async {
+    let edits = async {
         for n in 1..8 {
             declared.push(format!("declared-{n}"));
             if n % 3 == 0 {
@@ -66,8 +87,8 @@ async fn keys_of_people_and_declared_keys_at_once_lose_nothing_and_leak_nothing(
         }
         anyhow::Ok(())
     };
-    let (printed, changed) = tokio::join!(people, changes);
-    changed?;
+    let (printed, edited) = tokio::join!(people, edits);
+    edited?;
     let printed = printed?;
     let mut texts = Vec::new();
     for output in &printed {
@@ -134,32 +155,20 @@ async fn keys_of_people_and_declared_keys_at_once_lose_nothing_and_leak_nothing(
     world.apply("weather", &with_secret).await?;
     world.condition("weather", "Accepted", "True", "KeyRefused", "weak").await?;
 
+    assert_eq!(world.forbidden()?, Vec::<String>::new(), "the chart's rights suffice");
+
     // Nowhere else.
     let session = String::from_utf8(entry(&stored(&world, "weather.session").await?, "status-token")?)?;
     let mut secrets: Vec<String> = texts.iter().map(|key| key.expose().to_owned()).collect();
     secrets.extend(found(&dated).iter().map(|key| key.expose().to_owned()));
     secrets.extend([session, canaries[0].to_owned(), canaries[1].to_owned()]);
-    let mut places = vec![("the log", operator.log_text()), ("the metrics", operator.get("/metrics").await?.1)];
-    places.push(("the events", world.events("weather").await?.join("\n")));
-    let server = world.server("weather").await?;
-    places.push(("the McpServer", json!([server["status"], server["metadata"]]).to_string()));
-    for (name, child) in world.children("weather").await?.0 {
-        let mut child = child;
-        if name.starts_with("Secret/") {
-            child["data"] = Value::Null;
-        }
-        places.push(("a child", child.to_string()));
-    }
-    assert!(places[0].1.len() > 10_000, "trace says a lot");
-    for (place, said) in &places {
-        let leaked = secrets.iter().filter(|secret| said.contains(secret.as_str())).count();
-        assert_eq!(leaked, 0, "secrets in {place}");
-    }
+    nowhere_else(&world, &operator, &secrets).await?;
     let keys_secret = stored(&world, "weather.keys").await?;
     for id in entries(&keys_secret) {
         let record = String::from_utf8(entry(&keys_secret, id)?)?;
         assert!(secrets.iter().all(|secret| !record.contains(secret.as_str())), "only a hash is at rest");
     }
+    let server = world.server("weather").await?;
     let status = &server["status"]["keys"];
     let laptop = status
         .as_array()
@@ -186,7 +195,7 @@ async fn an_expired_key_is_no_error_and_the_status_says_so() -> Result<()> {
     world.settled(&["weather"]).await?;
     assert!(expired("past").await? && !expired("never").await?);
     until("the status to say that the key has expired", Duration::from_secs(12), || async {
-        Ok(ensure!(expired("soon").await?, "not yet"))
+        holds!(expired("soon").await?, "not yet")
     })
     .await?;
     assert!(jiff::Timestamp::now() >= soon, "not before its time");

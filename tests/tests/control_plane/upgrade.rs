@@ -68,9 +68,10 @@ async fn make(world: &World<'_>, names: &[&str]) -> Result<()> {
     until("all to be rolled", Duration::from_secs(30), || async {
         roll(world, OLD).await?;
         for name in names {
-            world.server(name).await.and_then(|server| {
-                Ok(ensure!(server["status"]["readyReplicas"] == 1, "{name}: {}", server["status"]))
-            })?;
+            world
+                .server(name)
+                .await
+                .and_then(|server| holds!(server["status"]["readyReplicas"] == 1, "{name}: {}", server["status"]))?;
         }
         Ok(())
     })
@@ -105,7 +106,7 @@ async fn auto_moves_a_few_at_a_time() -> Result<()> {
     operator.kill();
     let flags = ["--front-door-image", NEW, "--upgrade-policy", "Auto", "--upgrade-parallelism", "2"];
     let operator = world.operator_with(&flags).await?;
-    until("two to move", Duration::from_secs(20), || async { Ok(ensure!(count(&world, NEW).await? == 2, "not yet")) })
+    until("two to move", Duration::from_secs(20), || async { holds!(count(&world, NEW).await? == 2, "not yet") })
         .await?;
     world.at_rest(&names).await?;
     assert_eq!(count(&world, NEW).await?, 2, "no more until these have rolled");

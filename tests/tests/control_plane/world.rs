@@ -323,8 +323,8 @@ impl<'a> World<'a> {
         }
         for kind in CHILD_KINDS {
             for object in self.kind(kind).list(&ListParams::default()).await? {
-                let owners = object.metadata.owner_references.iter().flatten();
-                let owner = owners.filter_map(|owner| names.get(&owner.uid)).next();
+                let mut owners = object.metadata.owner_references.iter().flatten();
+                let owner = owners.find_map(|owner| names.get(&owner.uid));
                 if let Some(of) = owner.and_then(|owner| children.get_mut(owner)) {
                     let name = object.metadata.name.clone().unwrap_or_default();
                     of.0.insert(format!("{kind}/{name}"), stored(kind, object)?);
@@ -366,6 +366,14 @@ impl<'a> World<'a> {
             event.user.username == user && event.is_write() && event.stage == "ResponseComplete" && !free
         });
         Ok(events)
+    }
+
+    /// What the API server refused the operator's account for want of a right.
+    pub(crate) fn forbidden(&self) -> Result<Vec<String>> {
+        let user = self.user();
+        let events =
+            self.cluster.audit()?.into_iter().filter(|event| event.user.username == user && event.code() == 403);
+        Ok(events.map(|event| format!("{} {}", event.verb, event.request_uri)).collect())
     }
 
     /// The Events about an object, as `reason: note`.
