@@ -57,7 +57,7 @@ impl Publisher {
         let document =
             serde_json::to_value(new).map_err(|error| PublishError(kube::Error::SerdeError(error).into()))?;
         let stored = serde_json::from_value(document.clone()).unwrap_or_else(|_| new.clone());
-        self.world.publishing(key, server, &stored);
+        self.world.publishing(key, server, stored);
         let written = self.write(key, server, document).await;
         self.world.published(key, written.as_ref().ok().cloned());
         match written {

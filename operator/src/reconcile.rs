@@ -111,7 +111,7 @@ impl Reconciler {
             Decision::Planned { plan, applied } => Outcome::Planned { plan, applied },
             Decision::Rejected(rejection) => Outcome::Rejected(rejection),
         };
-        let old = self.world.current_status(key, server);
+        let old = self.world.current_status(key, &read);
         let new: McpServerStatus = status::status(&old, server, &observed, outcome, now);
         self.publisher.publish(key, server, &old, &new).await?;
         let next_change = status::next_change(server, &observed, now);

@@ -110,8 +110,12 @@ mod tests {
             namespace: "demo".into(),
             name: name.into(),
             generation: Some(1),
-            labels: mooring_plan::names::labels(name),
-            controller: Some(Controller { kind: "McpServer".into(), name: name.into(), uid: "u".into() }),
+            labels: std::sync::Arc::new(mooring_plan::names::labels(name)),
+            controller: Some(std::sync::Arc::new(Controller {
+                kind: "McpServer".into(),
+                name: name.into(),
+                uid: "u".into(),
+            })),
             ..Meta::default()
         };
         let status = DeploymentStatus {
@@ -122,7 +126,7 @@ mod tests {
             ..DeploymentStatus::default()
         };
         let detail = DeploymentDetail { front_door_image: Some(image.into()), replicas: Some(1), status };
-        Child { meta, deployment: Some(detail), addresses: Vec::new() }
+        Child { meta, deployment: Some(Box::new(detail)), addresses: Vec::new() }
     }
 
     fn world(upgrade: Upgrade) -> World {

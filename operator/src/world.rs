@@ -1,19 +1,27 @@
 //! What is known of the cluster without asking: what the watches showed, and what we ourselves wrote. It answers
 //! questions and tells who is concerned by a change; it decides nothing and talks to nobody.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+mod children;
+mod referred;
+mod status;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use k8s_openapi::api::apps::v1::DeploymentStatus;
-use mooring_api::{McpServer, McpServerStatus};
+use mooring_api::McpServer;
 use mooring_plan::observed::{Claim, IngressClass, Reference};
 use mooring_plan::{Settings, claims, names, references};
 
-use crate::apply::memory::{Memory, is_older};
-use crate::key::{ChildKey, Kind, ServerKey};
+use crate::apply::memory::Memory;
+use crate::key::{ChildKey, ServerKey};
 use crate::observe::door::DoorBook;
 use crate::observe::secrets::SecretBook;
 use crate::watch::view::{DeploymentView, Meta, PodView, ReadServer};
+
+pub use referred::Known;
+use referred::Tracked;
+use status::Published;
 
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 const INSTANCE: &str = "app.kubernetes.io/instance";
@@ -40,7 +48,7 @@ pub struct Child {
     /// Metadata.
     pub meta: Meta,
     /// What is read of a Deployment.
-    pub deployment: Option<DeploymentDetail>,
+    pub deployment: Option<Box<DeploymentDetail>>,
     /// What the ingress controller reported.
     pub addresses: Vec<String>,
 }
@@ -74,34 +82,6 @@ pub struct Pod {
     pub meta: Meta,
     /// Containers and status.
     pub view: PodView,
-}
-
-/// What is known of an object that a spec refers to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Known {
-    /// Nothing yet: it has to be asked for.
-    #[default]
-    Unknown,
-    /// It does not exist.
-    Absent,
-    /// It exists.
-    Present,
-}
-
-#[derive(Debug, Default)]
-struct Tracked {
-    known: Known,
-    resource_version: String,
-    by: BTreeSet<ServerKey>,
-}
-
-/// The status that we wrote last.
-#[derive(Clone, Debug)]
-struct Published {
-    uid: String,
-    status: McpServerStatus,
-    /// Absent while the write is under way.
-    resource_version: Option<String>,
 }
 
 #[derive(Debug, Default)]
@@ -166,7 +146,7 @@ impl World {
     }
 
     /// A server was seen.
-    pub fn put_server(&self, key: &ServerKey, server: ReadServer) -> Vec<Wake> {
+    pub fn put_server(&self, key: &ServerKey, mut server: ReadServer) -> Vec<Wake> {
         let mut state = self.write();
         let mut wakes = Vec::new();
         let before = state.servers.get(key).cloned();
@@ -179,8 +159,12 @@ impl World {
             state.track(key, &references::references(&server.server));
             wakes.extend(state.claim(key, claims::claims(&server.server, &self.settings)));
             wakes.push((key.clone(), Cause::Spec));
-        } else if state.status_was_overwritten(key, &server.server) {
+        } else if state.published.get(key).is_some_and(|published| published.was_overwritten(&server)) {
             wakes.push((key.clone(), Cause::Other));
+        }
+        if state.published.get(key).is_some_and(|published| published.is_of(&server)) {
+            server.status_is_ours = true;
+            server.server.status = None; // it is kept once
         }
         state.servers.insert(key.clone(), Arc::new(server));
         wakes
@@ -213,327 +197,9 @@ impl World {
             .flat_map(|other| state.claims.get(other).into_iter().flatten().cloned())
             .collect()
     }
-
-    // Status
-
-    /// The status that a new one is compared with: what we wrote last, unless somebody wrote another one since.
-    pub fn current_status(&self, key: &ServerKey, server: &McpServer) -> McpServerStatus {
-        let state = self.read();
-        match state.published.get(key) {
-            Some(published) if !published.was_overwritten(server) => published.status.clone(),
-            _ => server.status.clone().unwrap_or_default(),
-        }
-    }
-
-    /// A status is about to be written.
-    pub fn publishing(&self, key: &ServerKey, server: &McpServer, status: &McpServerStatus) {
-        let uid = server.metadata.uid.clone().unwrap_or_default();
-        let published = Published { uid, status: status.clone(), resource_version: None };
-        self.write().published.insert(key.clone(), published);
-    }
-
-    /// A status was written; `None` where it was not.
-    pub fn published(&self, key: &ServerKey, resource_version: Option<String>) {
-        let mut state = self.write();
-        match resource_version {
-            Some(resource_version) => {
-                if let Some(published) = state.published.get_mut(key) {
-                    published.resource_version = Some(resource_version);
-                }
-            }
-            None => {
-                state.published.remove(key);
-            }
-        }
-    }
-
-    // Children
-
-    /// A child as its watch showed it.
-    pub fn child(&self, key: &ChildKey) -> Option<Arc<Child>> {
-        self.read().children.get(key).cloned()
-    }
-
-    /// The Secrets of a namespace whose names begin with `prefix`.
-    pub fn secrets_with_prefix(&self, namespace: &str, prefix: &str) -> Vec<Meta> {
-        let from = ChildKey { kind: Kind::Secret, namespace: namespace.to_owned(), name: prefix.to_owned() };
-        let belongs =
-            |key: &ChildKey| key.kind == Kind::Secret && key.namespace == namespace && key.name.starts_with(prefix);
-        let state = self.read();
-        state.children.range(from..).take_while(|(key, _)| belongs(key)).map(|(_, child)| child.meta.clone()).collect()
-    }
-
-    /// A child was seen.
-    pub fn put_child(&self, key: ChildKey, child: Child) -> Vec<Wake> {
-        let Some(server) = server_of(&child.meta) else { return self.remove_child(&key, None) };
-        let mut state = self.write();
-        let before = state.children.get(&key);
-        let same_detail = before.is_some_and(|before| {
-            before.deployment == child.deployment
-                && before.addresses == child.addresses
-                && before.meta.labels == child.meta.labels
-                && before.meta.annotations == child.meta.annotations
-        });
-        let detailed = child.deployment.is_some() || !child.addresses.is_empty();
-        let known = self.memory.holds(&server, &key, &child.meta)
-            || (key.kind == Kind::Secret
-                && self.secrets.holds(&key.namespace, &key.name, &child.meta.resource_version));
-        let unchanged = known && (same_detail || (before.is_none() && !detailed));
-        let cause = if key.kind == Kind::Secret { Cause::Keys } else { Cause::Other };
-        state.children.insert(key, Arc::new(child));
-        if unchanged { Vec::new() } else { vec![(server, cause)] }
-    }
-
-    /// A child is gone; `uid` tells which, where it is known.
-    pub fn remove_child(&self, key: &ChildKey, uid: Option<&str>) -> Vec<Wake> {
-        let mut state = self.write();
-        let Some(child) = state.children.get(key) else { return Vec::new() };
-        if uid.is_some_and(|uid| uid != child.meta.uid) {
-            return Vec::new();
-        }
-        let server = server_of(&child.meta);
-        state.children.remove(key);
-        let Some(server) = server else { return Vec::new() };
-        self.memory.forget(&server, key);
-        if key.kind == Kind::Secret {
-            self.secrets.forget(&key.namespace, &key.name);
-            return vec![(server, Cause::Keys)];
-        }
-        vec![(server, Cause::Other)]
-    }
-
-    /// A complete list of one kind was seen, in one namespace or in all: what is not in it is gone.
-    pub fn retain_children(&self, kind: Kind, namespace: Option<&str>, seen: &HashSet<(String, String)>) -> Vec<Wake> {
-        let is_gone = |key: &ChildKey| {
-            key.kind == kind
-                && namespace.is_none_or(|namespace| namespace == key.namespace)
-                && !seen.contains(&(key.namespace.clone(), key.name.clone()))
-        };
-        let gone: Vec<ChildKey> = self.read().children.keys().filter(|key| is_gone(key)).cloned().collect();
-        let mut wakes: Vec<Wake> = gone.iter().flat_map(|key| self.remove_child(key, None)).collect();
-        // What was made and deleted between two lists was never in the store.
-        wakes.extend(self.memory.forget_where(is_gone).into_iter().map(|server| (server, Cause::Other)));
-        if kind == Kind::Secret {
-            self.secrets.retain(|in_namespace, name| {
-                namespace.is_some_and(|namespace| namespace != in_namespace)
-                    || seen.contains(&(in_namespace.to_owned(), name.to_owned()))
-            });
-        }
-        wakes
-    }
-
-    /// Every Deployment of a server, with the server.
-    pub fn deployments(&self) -> Vec<(ServerKey, Arc<Child>)> {
-        let state = self.read();
-        let deployments = state.children.iter().filter(|(key, _)| key.kind == Kind::Deployment);
-        deployments.filter_map(|(_, child)| Some((server_of(&child.meta)?, Arc::clone(child)))).collect()
-    }
-
-    // Pods
-
-    /// The pods of a server, by name.
-    pub fn pods(&self, key: &ServerKey) -> BTreeMap<String, Arc<Pod>> {
-        self.read().pods.get(key).cloned().unwrap_or_default()
-    }
-
-    /// Whether a server has this very pod.
-    pub fn has_pod(&self, key: &ServerKey, uid: &str) -> bool {
-        self.read().pods.get(key).is_some_and(|pods| pods.values().any(|pod| pod.meta.uid == uid))
-    }
-
-    /// A pod was seen.
-    pub fn put_pod(&self, pod: Pod) -> Vec<Wake> {
-        let Some(server) = instance_of(&pod.meta) else { return Vec::new() };
-        let mut state = self.write();
-        let pods = state.pods.entry(server.clone()).or_default();
-        let unchanged = pods.get(&pod.meta.name).is_some_and(|before| {
-            before.meta.uid == pod.meta.uid
-                && before.meta.deleting == pod.meta.deleting
-                && before.view.spec == pod.view.spec
-                && before.view.status == pod.view.status
-        });
-        pods.insert(pod.meta.name.clone(), Arc::new(pod));
-        if unchanged { Vec::new() } else { vec![(server, Cause::Other)] }
-    }
-
-    /// A pod is gone.
-    pub fn remove_pod(&self, meta: &Meta) -> Vec<Wake> {
-        let Some(server) = instance_of(meta) else { return Vec::new() };
-        let mut state = self.write();
-        let Some(pods) = state.pods.get_mut(&server) else { return Vec::new() };
-        if pods.get(&meta.name).is_some_and(|pod| pod.meta.uid == meta.uid) {
-            pods.remove(&meta.name);
-        }
-        self.doors.forget(&meta.uid);
-        if pods.is_empty() {
-            state.pods.remove(&server);
-        }
-        vec![(server, Cause::Other)]
-    }
-
-    /// A complete list of pods was seen.
-    pub fn retain_pods(&self, namespace: Option<&str>, seen: &HashSet<(String, String)>) -> Vec<Wake> {
-        let in_scope = |key: &ServerKey| namespace.is_none_or(|namespace| namespace == key.namespace);
-        let mut wakes = Vec::new();
-        self.write().pods.retain(|server, pods| {
-            if in_scope(server) {
-                let before = pods.len();
-                pods.retain(|name, pod| {
-                    let is_seen = seen.contains(&(server.namespace.clone(), name.clone()));
-                    if !is_seen {
-                        self.doors.forget(&pod.meta.uid);
-                    }
-                    is_seen
-                });
-                if pods.len() < before {
-                    wakes.push((server.clone(), Cause::Other));
-                }
-            }
-            !pods.is_empty()
-        });
-        wakes
-    }
-
-    // References
-
-    /// What is known of the objects that a server refers to.
-    pub fn references(&self, key: &ServerKey, of: &BTreeSet<Reference>) -> BTreeMap<Reference, Known> {
-        let state = self.read();
-        let known = |reference: &Reference| {
-            state
-                .tracked
-                .get(&(key.namespace.clone(), reference.clone()))
-                .map_or(Known::Unknown, |tracked| tracked.known)
-        };
-        of.iter().map(|reference| (reference.clone(), known(reference))).collect()
-    }
-
-    /// Whether a spec refers to the object.
-    pub fn is_tracked(&self, namespace: &str, reference: &Reference) -> bool {
-        self.read().tracked.contains_key(&(namespace.to_owned(), reference.clone()))
-    }
-
-    /// The resourceVersion of a tracked object, for telling whether a copy of it is still good.
-    pub fn reference_version(&self, namespace: &str, reference: &Reference) -> Option<String> {
-        let state = self.read();
-        let tracked = state.tracked.get(&(namespace.to_owned(), reference.clone()))?;
-        (tracked.known == Known::Present).then(|| tracked.resource_version.clone())
-    }
-
-    /// An object was asked for directly. What a watch said meanwhile stands.
-    pub fn learn(&self, namespace: &str, reference: &Reference, resource_version: Option<String>) {
-        if let Some(tracked) = self.write().tracked.get_mut(&(namespace.to_owned(), reference.clone()))
-            && tracked.known == Known::Unknown
-        {
-            tracked.known = if resource_version.is_some() { Known::Present } else { Known::Absent };
-            tracked.resource_version = resource_version.unwrap_or_default();
-        }
-    }
-
-    /// An object that some spec may refer to was seen, or is gone (`None`).
-    pub fn put_reference(&self, namespace: &str, reference: Reference, resource_version: Option<&str>) -> Vec<Wake> {
-        let is_secret = matches!(reference, Reference::Secret(_));
-        let mut state = self.write();
-        let Some(tracked) = state.tracked.get_mut(&(namespace.to_owned(), reference)) else { return Vec::new() };
-        let known = if resource_version.is_some() { Known::Present } else { Known::Absent };
-        let resource_version = resource_version.unwrap_or_default();
-        let appeared = tracked.known != known;
-        // Only Secrets are read; of everything else, existence is all that matters.
-        let changed = appeared || (is_secret && tracked.resource_version != resource_version);
-        tracked.known = known;
-        resource_version.clone_into(&mut tracked.resource_version);
-        if !changed {
-            return Vec::new();
-        }
-        let cause = if is_secret { Cause::Keys } else { Cause::Other };
-        tracked.by.iter().map(|server| (server.clone(), cause)).collect()
-    }
-
-    /// A complete list of one kind was seen: what is not in it has to be asked for again, because an object that was
-    /// tracked only while the list was under way may have been passed over.
-    pub fn retain_references(
-        &self,
-        of_kind: impl Fn(&Reference) -> Option<&str>,
-        namespace: Option<&str>,
-        seen: &HashSet<(String, String)>,
-    ) -> Vec<Wake> {
-        let mut wakes = Vec::new();
-        for ((in_namespace, reference), tracked) in &mut self.write().tracked {
-            let Some(name) = of_kind(reference) else { continue };
-            let in_scope = namespace.is_none_or(|namespace| namespace == in_namespace);
-            if in_scope && tracked.known == Known::Present && !seen.contains(&(in_namespace.clone(), name.to_owned())) {
-                tracked.known = Known::Unknown;
-                wakes.extend(tracked.by.iter().map(|server| (server.clone(), Cause::Other)));
-            }
-        }
-        wakes
-    }
-
-    // IngressClasses
-
-    /// The IngressClasses, by name.
-    pub fn ingress_classes(&self) -> BTreeMap<String, IngressClass> {
-        self.read().classes.clone()
-    }
-
-    /// An IngressClass was seen, or is gone (`None`).
-    pub fn put_ingress_class(&self, name: &str, class: Option<IngressClass>) -> Vec<Wake> {
-        let mut state = self.write();
-        if state.classes.get(name) == class.as_ref() {
-            return Vec::new();
-        }
-        match class {
-            Some(class) => state.classes.insert(name.to_owned(), class),
-            None => state.classes.remove(name),
-        };
-        let asks = |read: &Arc<ReadServer>| read.server.spec.ingress.is_some();
-        state.servers.iter().filter(|(_, read)| asks(read)).map(|(key, _)| (key.clone(), Cause::Other)).collect()
-    }
-
-    /// A complete list of IngressClasses was seen.
-    pub fn retain_ingress_classes(&self, seen: &HashSet<(String, String)>) -> Vec<Wake> {
-        let gone: Vec<String> = self
-            .read()
-            .classes
-            .keys()
-            .filter(|name| !seen.contains(&(String::new(), (*name).clone())))
-            .cloned()
-            .collect();
-        gone.iter().flat_map(|name| self.put_ingress_class(name, None)).collect()
-    }
-}
-
-impl Published {
-    /// Whether the stored status is newer than ours, and another one.
-    fn was_overwritten(&self, stored: &McpServer) -> bool {
-        let meta = &stored.metadata;
-        if meta.uid.as_deref() != Some(self.uid.as_str()) {
-            return true;
-        }
-        let Some(written) = &self.resource_version else { return false };
-        stored.status.as_ref() != Some(&self.status)
-            && !is_older(meta.resource_version.as_deref().unwrap_or_default(), written)
-    }
 }
 
 impl State {
-    fn status_was_overwritten(&self, key: &ServerKey, stored: &McpServer) -> bool {
-        self.published.get(key).is_some_and(|published| published.was_overwritten(stored))
-    }
-
-    /// A server refers to these objects, and to no others any more.
-    fn track(&mut self, key: &ServerKey, references: &BTreeSet<Reference>) {
-        for reference in references {
-            self.tracked.entry((key.namespace.clone(), reference.clone())).or_default().by.insert(key.clone());
-        }
-        self.tracked.retain(|(namespace, reference), tracked| {
-            if *namespace == key.namespace && !references.contains(reference) {
-                tracked.by.remove(key);
-            }
-            !tracked.by.is_empty()
-        });
-    }
-
     /// A server claims these hosts; tells who else is concerned by the change.
     fn claim(&mut self, key: &ServerKey, claims: Vec<Claim>) -> Vec<Wake> {
         let before = self.claims.remove(key).unwrap_or_default();

@@ -2,6 +2,7 @@
 //! has to be written at all. What is applied is never also made by POST, and the other way round.
 
 mod child;
+mod hand_over;
 pub mod memory;
 mod secrets;
 
@@ -123,6 +124,7 @@ impl Writer {
         );
         // Where one could not be done the others were, and are not done again; the Deployment waits for all.
         let mut done: Vec<Done> = vec![first.0?, first.1?, first.2?, first.3?, first.4?];
+        self.hand_over_replicas(owner, deployment).await?;
         let second = futures::join!(
             Box::pin(self.child(owner, Kind::Deployment, deployment)),
             Box::pin(self.child_if(owner, Kind::Ingress, ingress.as_ref())),

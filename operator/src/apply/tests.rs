@@ -37,7 +37,7 @@ impl Bench {
         let fake = Fake::default();
         let world = Arc::new(World::new(Settings::default()));
         let key = ServerKey::new("demo", "weather");
-        world.put_server(&key, ReadServer { server: server.clone(), unreadable: None });
+        world.put_server(&key, ReadServer { server: server.clone(), unreadable: None, status_is_ours: false });
         let observer = Observer::new(fake.client(), Arc::clone(&world), Arc::new(Turns::new(1)));
         let writer = Writer::new(fake.client(), Arc::clone(&world), Arc::default(), observer.clone());
         Self { fake, world, observer, writer, server, key }

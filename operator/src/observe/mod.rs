@@ -219,7 +219,7 @@ pub fn pods(world: &World, key: &ServerKey) -> BTreeMap<String, ObservedPod> {
 
 fn observed_deployment(child: &crate::world::Child) -> ObservedDeployment {
     let meta = &child.meta;
-    let detail = child.deployment.clone().unwrap_or_default();
+    let detail = child.deployment.as_deref().cloned().unwrap_or_default();
     ObservedDeployment {
         uid: meta.uid.clone(),
         front_door_image: detail.front_door_image,

@@ -42,7 +42,9 @@ impl SecretBook {
 
     /// Keeps what the API server answered.
     pub fn put(&self, namespace: &str, name: &str, mut secret: Secret) -> Arc<Secret> {
+        // What nobody reads of a copy is not kept.
         secret.metadata.managed_fields = None;
+        secret.metadata.labels = None;
         let resource_version = secret.metadata.resource_version.clone().unwrap_or_default();
         let secret = Arc::new(secret);
         let copy = Copy { resource_version, secret: Arc::clone(&secret) };

@@ -231,7 +231,7 @@ impl Followed for DeploymentView {
     fn put(mut self, world: &World) -> Vec<Wake> {
         let meta = self.take_meta();
         let key = child_key(Kind::Deployment, &meta);
-        world.put_child(key, Child { meta, deployment: Some(DeploymentDetail::of(self)), ..Child::default() })
+        world.put_child(key, Child { meta, deployment: Some(Box::new(DeploymentDetail::of(self))), ..Child::default() })
     }
 
     fn remove(mut self, world: &World) -> Vec<Wake> {

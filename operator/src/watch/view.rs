@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus};
@@ -30,16 +31,16 @@ pub struct Meta {
     pub resource_version: String,
     /// `metadata.generation`.
     pub generation: Option<i64>,
-    /// `metadata.labels`.
-    pub labels: BTreeMap<String, String>,
+    /// `metadata.labels`; the children of a server share them.
+    pub labels: Arc<BTreeMap<String, String>>,
     /// `metadata.annotations`.
     pub annotations: BTreeMap<String, String>,
     /// `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
     /// Whether the object is being deleted.
     pub deleting: bool,
-    /// The owner that controls it.
-    pub controller: Option<Controller>,
+    /// The owner that controls it; the children of a server share it.
+    pub controller: Option<Arc<Controller>>,
 }
 
 /// The owner that controls an object.
@@ -55,8 +56,6 @@ pub struct Controller {
 
 impl From<ObjectMeta> for Meta {
     fn from(meta: ObjectMeta) -> Self {
-        let mut annotations = meta.annotations.unwrap_or_default();
-        annotations.remove(LAST_APPLIED);
         let controller =
             meta.owner_references.unwrap_or_default().into_iter().find(|owner| owner.controller == Some(true));
         Self {
@@ -65,11 +64,24 @@ impl From<ObjectMeta> for Meta {
             uid: meta.uid.unwrap_or_default(),
             resource_version: meta.resource_version.unwrap_or_default(),
             generation: meta.generation,
-            labels: meta.labels.unwrap_or_default(),
-            annotations,
+            labels: Arc::new(meta.labels.unwrap_or_default()),
+            annotations: meta.annotations.unwrap_or_default(),
             created: meta.creation_timestamp.map(|Time(time)| time),
             deleting: meta.deletion_timestamp.is_some(),
-            controller: controller.map(|OwnerReference { kind, name, uid, .. }| Controller { kind, name, uid }),
+            controller: controller
+                .map(|OwnerReference { kind, name, uid, .. }| Arc::new(Controller { kind, name, uid })),
+        }
+    }
+}
+
+impl Meta {
+    /// Shares what is equal with `other`, so that it is kept once.
+    pub fn share_with(&mut self, other: &Self) {
+        if self.labels == other.labels {
+            self.labels = Arc::clone(&other.labels);
+        }
+        if self.controller == other.controller {
+            self.controller.clone_from(&other.controller);
         }
     }
 }
@@ -90,7 +102,10 @@ fn lean<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Err
         deletion_timestamp: Option<Time>,
         owner_references: Option<Vec<OwnerReference>>,
     }
-    let lean = Lean::deserialize(deserializer)?;
+    let mut lean = Lean::deserialize(deserializer)?;
+    if let Some(annotations) = &mut lean.annotations {
+        annotations.remove(LAST_APPLIED);
+    }
     Ok(ObjectMeta {
         namespace: lean.namespace,
         name: lean.name,
@@ -185,6 +200,8 @@ pub struct ReadServer {
     pub server: McpServer,
     /// Why its spec does not parse.
     pub unreadable: Option<String>,
+    /// Whether its status is the one that we wrote last; it is then not kept a second time here.
+    pub status_is_ours: bool,
 }
 
 impl From<ServerView> for ReadServer {
@@ -195,7 +212,7 @@ impl From<ServerView> for ReadServer {
         };
         // A status that does not parse is not ours any more: it is written anew.
         let status = serde_json::from_value::<Option<McpServerStatus>>(view.status).unwrap_or_default();
-        Self { server: McpServer { metadata: view.metadata, spec, status }, unreadable }
+        Self { server: McpServer { metadata: view.metadata, spec, status }, unreadable, status_is_ours: false }
     }
 }
 
@@ -344,7 +361,7 @@ mod tests {
         assert_eq!(view.metadata.managed_fields, None);
         let meta = view.into_meta();
         assert_eq!(meta.annotations, BTreeMap::from([("a".into(), "b".into())]));
-        assert_eq!(meta.controller.map(|controller| controller.uid), Some("2".into()));
+        assert_eq!(meta.controller.map(|controller| controller.uid.clone()), Some("2".into()));
     }
 
     #[test]
