@@ -70,7 +70,19 @@ impl Suite {
         const FRONT_DOOR: &[Step] = &[step("front door", &["test", "--locked", "-p", "mooring-server"])];
         const CONTROL_PLANE: &[Step] = &[step(
             "control plane",
-            &["test", "--locked", "-p", "mooring-tests", "--test", "harness_control_plane", "--test", "control_plane"],
+            // Its tests mostly wait, so more of them run at once than there are processors.
+            &[
+                "test",
+                "--locked",
+                "-p",
+                "mooring-tests",
+                "--test",
+                "harness_control_plane",
+                "--test",
+                "control_plane",
+                "--",
+                "--test-threads=6",
+            ],
         )];
         const CHART: &[Step] = &[step("chart", &["test", "--locked", "-p", "mooring-tests", "--test", "chart"])];
         const CLUSTER: &[Step] = &[
