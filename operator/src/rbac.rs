@@ -43,12 +43,6 @@ const RULES: &[Rule] = &[
     served("mooring.dev", &["mcpservers"], &["list", "watch"], "reads the servers it runs"),
     served("mooring.dev", &["mcpservers/status"], &["patch"], "writes what it found"),
     served(
-        "mooring.dev",
-        &["mcpservers/finalizers"],
-        &["update"],
-        "owner references that block deletion, where the cluster checks them",
-    ),
-    served(
         "",
         &["configmaps", "serviceaccounts", "services"],
         &["create", "delete", "get", "list", "patch", "watch"],

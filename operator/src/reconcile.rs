@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mooring_api::{McpServer, McpServerStatus, Reason};
+use jiff::Timestamp;
+use mooring_api::{ConditionType, McpServer, McpServerStatus, Reason};
 use mooring_plan::outcome::Revisions;
 use mooring_plan::{Applied, Observed, Outcome, Plan, Rejection, Settings, plan, refresh, status};
 
@@ -20,8 +21,9 @@ use crate::world::World;
 const LONGEST: Duration = Duration::from_secs(60);
 /// Passes that may follow each other because Secrets were made: one makes them, the next uses them.
 const ROUNDS: usize = 3;
-/// When to look again after the API server refused a child: its reason, such as a quota, may be gone.
-const REFUSED_AGAIN: Duration = Duration::from_mins(1);
+/// When to look again after the API server refused a child, at the soonest and at the latest: its reason, such as a quota,
+/// may be gone.
+const REFUSED_AGAIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(1));
 /// When to look again whether somebody else's object still has the name of a child. Looking writes nothing.
 const CONFLICT_AGAIN: Duration = Duration::from_secs(10);
 /// When to look again while an earlier server's children are in the way; their end is seen sooner where it is watched.
@@ -119,7 +121,7 @@ impl Reconciler {
             Decision::Planned { applied, .. } if applied.waiting => (Pass::Waiting, Some(WAITING_AGAIN)),
             Decision::Planned { applied, .. } if !applied.refused.is_empty() => {
                 let conflicts = applied.refused.iter().all(|finding| finding.reason == Reason::NameConflict);
-                (Pass::Applied, Some(if conflicts { CONFLICT_AGAIN } else { REFUSED_AGAIN }))
+                (Pass::Applied, Some(if conflicts { CONFLICT_AGAIN } else { refused_again(&new, now) }))
             }
             Decision::Planned { .. } => (Pass::Applied, None),
             Decision::Rejected(_) => (Pass::Rejected, None),
@@ -168,6 +170,15 @@ impl Reconciler {
             Err(rejection) => Ok((observed, Decision::Rejected(rejection))),
         }
     }
+}
+
+/// When to ask the API server again for a child that it refused: after as long as the server has not been ready for, so
+/// that what passes is seen soon, and what stays costs little.
+fn refused_again(status: &McpServerStatus, now: Timestamp) -> Duration {
+    let (soonest, latest) = REFUSED_AGAIN;
+    let since =
+        status.condition(ConditionType::Ready).map(|condition| now.duration_since(condition.last_transition_time.0));
+    since.and_then(|since| Duration::try_from(since).ok()).unwrap_or(latest).clamp(soonest, latest)
 }
 
 fn unreadable(error: &str) -> Rejection {

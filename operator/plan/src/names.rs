@@ -83,10 +83,12 @@ pub fn namespace(server: &McpServer) -> String {
     server.namespace().unwrap_or_default()
 }
 
-/// The owner reference of every child. It blocks foreground deletion, for which the role has `mcpservers/finalizers`.
+/// The owner reference of every child. It does not block the deletion of the owner: nothing here needs an order, and
+/// where the cluster checks that right (OwnerReferencesPermissionEnforcement), the API server refuses it for up to half a
+/// minute after the CRD was made, because it does not know the kind yet.
 pub fn owner_reference(server: &McpServer) -> Option<OwnerReference> {
     let reference = server.controller_owner_ref(&())?;
-    Some(OwnerReference { block_owner_deletion: Some(true), ..reference })
+    Some(OwnerReference { block_owner_deletion: None, ..reference })
 }
 
 /// Metadata of a child.

@@ -128,3 +128,18 @@ async fn a_server_on_its_way_out_is_left_alone() {
     bench.pass().await.unwrap();
     assert_eq!(bench.fake.writes(), 0);
 }
+
+#[test]
+fn a_refused_child_is_asked_for_again_after_as_long_as_it_has_been_refused() {
+    let now: Timestamp = "2026-11-29T12:00:00Z".parse().unwrap();
+    let again = |since: &str| {
+        let ready = json!({"type": "Ready", "status": "False", "reason": "ChildRefused", "message": "", "lastTransitionTime": since});
+        let status: McpServerStatus = serde_json::from_value(json!({"conditions": [ready]})).unwrap();
+        refused_again(&status, now).as_secs()
+    };
+    assert_eq!(again("2026-11-29T12:00:00Z"), 2);
+    assert_eq!(again("2026-11-29T11:59:52Z"), 8);
+    assert_eq!(again("2026-11-28T12:00:00Z"), 60);
+    assert_eq!(again("2026-11-29T12:00:05Z"), 60, "a clock that went back is no reason to hurry");
+    assert_eq!(refused_again(&McpServerStatus::default(), now).as_secs(), 60);
+}
