@@ -230,14 +230,13 @@ pub async fn create(arguments: &cli::Server, name: &str, expires: Option<Expiry>
 
 async fn make(target: &Target, name: &str, expires: Option<Expiry>) -> anyhow::Result<Key> {
     check_name(name)?;
-    let now = clock::now();
+    let now = Timestamp::from_second(clock::now().as_second())?; // whole seconds, as the API writes times
     let expires = expires.map(|expires| expires.moment(now)).transpose()?;
     if target.server.spec.auth.iter().flat_map(|auth| &auth.keys).any(|declared| declared.name == name) {
         bail!("--name: the McpServer declares a key {name} in auth.keys; choose another name");
     }
     let key = Key::from_entropy(&random::bytes::<ENTROPY>()?);
-    let created = Timestamp::from_second(now.as_second())?; // whole seconds, as the API writes times
-    let (id, record) = mint::key_record(&key, name, &new_subject()?, created, expires);
+    let (id, record) = mint::key_record(&key, name, &new_subject()?, now, expires);
     let record = record.to_json()?;
     for _ in 0..TRIES {
         let Some(secret) = target.keys().await? else {
