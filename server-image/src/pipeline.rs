@@ -10,7 +10,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::{CONNECTION, CONTENT_TYPE};
+use http::header::{CONNECTION, CONTENT_TYPE, EXPECT};
 use http::request::Parts;
 use http::{HeaderValue, Request, Response, StatusCode, Version};
 use jiff::Timestamp;
@@ -47,9 +47,18 @@ pub async fn answer(door: &Arc<Door>, arrival: Arrival, request: Request<Body>) 
     let version = parts.version;
     let request_id = headers::request_id(&parts.headers).unwrap_or_else(|| made_request_id(door));
     let mut entry = Entry::new(&parts, &request_id);
+    let expects = parts.headers.contains_key(EXPECT);
     let mut response = match checked(door, arrival, parts, &mut body, &request_id, &mut entry).await {
         Ok(response) => response,
-        Err(refused) => refused.response(door, &mut entry, body),
+        Err(refused) => {
+            let answer = refused.response(door, &mut entry);
+            // Whoever waits for a word before sending the body has it now.
+            if !expects && body::discard(&mut body).await {
+                answer
+            } else {
+                answer.map(|answer| body::lingering(answer, body))
+            }
+        }
     };
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, request_id);
@@ -80,14 +89,14 @@ impl From<Refusal> for Refused {
 }
 
 impl Refused {
-    fn response(self, door: &Door, entry: &mut Entry, rest: Body) -> Response<Body> {
+    fn response(self, door: &Door, entry: &mut Entry) -> Response<Body> {
         door.metrics.refused(&self.refusal);
         entry.refused(&self.refusal);
         let mut response = self.refusal.into_response(self.id.as_deref());
         if let Some(cors) = self.cors {
             cors.finish(response.headers_mut());
         }
-        response.map(|answer| body::lingering(answer, rest))
+        response
     }
 }
 

@@ -1,5 +1,7 @@
 //! Raw sockets: framing, sizes, two Hosts, HTTP/2.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{Request, StatusCode, Version};
 use http_body_util::{BodyExt as _, Full};
@@ -69,6 +71,29 @@ async fn one_host_is_needed() {
         let answer = front.raw(address, request.as_bytes()).await;
         assert_eq!(answer.split(' ').nth(1), Some(expected), "{target}: {answer}");
     }
+}
+
+/// A proxy in Go closes the connection under an answer that begins before the request is sent, and its client gets half.
+#[tokio::test]
+async fn a_refusal_waits_for_what_is_on_its_way() {
+    let front = Front::new(&http_config(1));
+    let mut stream = TcpStream::connect(front.listen().await).await.unwrap();
+    let head = "POST /weather/mcp HTTP/1.1\r\nHost: mcp.example.com\r\nContent-Type: application/json\r\nContent-Length: 2\r\n";
+    stream.write_all(format!("{head}\r\n").as_bytes()).await.unwrap();
+    let mut bytes = [0; 4096];
+    let early = tokio::time::timeout(Duration::from_millis(50), stream.read(&mut bytes)).await;
+    assert!(early.is_err(), "{early:?}");
+    stream.write_all(b"{}").await.unwrap();
+    let length = stream.read(&mut bytes).await.unwrap();
+    let answer = String::from_utf8_lossy(&bytes[..length]);
+    assert!(answer.starts_with("HTTP/1.1 401 ") && answer.ends_with("}}"), "{answer}");
+    assert!(answer.contains("content-length: "), "{answer}");
+
+    // Whoever asks first is told at once.
+    stream.write_all(format!("{head}Expect: 100-continue\r\n\r\n").as_bytes()).await.unwrap();
+    let length = stream.read(&mut bytes).await.unwrap();
+    let answer = String::from_utf8_lossy(&bytes[..length]);
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
 }
 
 #[tokio::test]

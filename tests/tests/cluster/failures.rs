@@ -43,7 +43,7 @@ pub(crate) async fn a_server_that_crashes(room: Room) -> Result<()> {
 /// The front door is the pod's main container; without the memory to start it ends again and again, too.
 pub(crate) async fn a_front_door_without_memory(room: Room) -> Result<()> {
     let mut spec = specs::tools(&room, "broken");
-    let memory = json!({"memory": "1Mi"});
+    let memory = json!({"memory": "5Mi"});
     spec["frontDoor"] = json!({"resources": {"requests": memory, "limits": memory}});
     room.serve("broken", &spec).await?;
     // Which one it is depends on whether the kernel or runc notices first; both name the container.

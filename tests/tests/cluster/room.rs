@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use http::StatusCode;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;
@@ -46,9 +47,10 @@ impl Room {
         Self { world: Arc::clone(world), name: name.to_owned() }
     }
 
-    /// Lets the namespace go, without waiting for it.
+    /// Lets the servers and the namespace go, without waiting for their pods. Either may be gone.
     pub(crate) async fn leave(&self) {
-        let _ = self.world.cluster.kubectl(["delete", "namespace", &self.name, "--wait=false"]).await; // it may be gone
+        let _ = self.kubectl(["delete", "mcpservers", "--all"]).await;
+        let _ = self.world.cluster.kubectl(["delete", "namespace", &self.name, "--wait=false"]).await;
     }
 
     /// What a person would look at first.
@@ -139,8 +141,11 @@ impl Room {
     pub(crate) async fn entrance(&self, server: &str, key: &str) -> Result<Target> {
         let url = self.ready(server).await?;
         let target = Target::of_url(&url, self.world.ingress, Some(self.key(server, key).await?))?;
+        let health = Target { path: target.path.replace("/mcp", "/health/ready"), ..target.clone() };
         until("the ingress controller to route to the server", Duration::from_secs(30), || async {
-            target.tools().await.map(drop)
+            let answer = health.send("GET", "").await?;
+            ensure!(answer.status == StatusCode::OK, "{}: {}", answer.status, answer.text());
+            Ok(())
         })
         .await?;
         Ok(target)
@@ -206,7 +211,8 @@ impl Room {
         until(&format!("{kind} of {server} to be {expected:?} with {words:?}"), PODS, || async {
             let found = self.condition(server, kind).await?;
             ensure!((found.status.as_str(), found.reason.as_str()) == expected, "it is {found:?}");
-            ensure!(words.iter().all(|word| found.message.contains(word)), "it says: {}", found.message);
+            let message = found.message.to_lowercase();
+            ensure!(words.iter().all(|word| message.contains(&word.to_lowercase())), "it says: {}", found.message);
             Ok(())
         })
         .await
