@@ -48,7 +48,8 @@ pub fn binary() -> Result<PathBuf> {
         ensure!(output.status.success(), "the operator does not build:\n{}", command::tail(&said, 40));
         let messages = String::from_utf8_lossy(&output.stdout);
         let executable = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-        let executable = executable.filter_map(|message| Some(message.get("executable")?.as_str()?.to_owned())).next_back();
+        let executable =
+            executable.filter_map(|message| Some(message.get("executable")?.as_str()?.to_owned())).next_back();
         Ok(PathBuf::from(executable.context("cargo named no executable of the package mooring")?))
     })?;
     Ok(BINARY.get_or_init(|| path).clone())

@@ -11,7 +11,7 @@ use mooring_tests::fault_proxy::{Fault, Refusal};
 use mooring_tests::wait::until;
 use serde_json::json;
 
-use crate::world::{Scope, World, control_plane, full, full_children, install_class, install_crd};
+use crate::world::{SOON, Scope, World, control_plane, full, full_children, install_class, install_crd};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_kind_of_write_survives_refusals() -> Result<()> {
@@ -84,7 +84,8 @@ fn similar(found: &str, wanted: &str) -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_error_that_stays_is_tried_again_at_a_bounded_rate_and_hurts_nobody_else() -> Result<()> {
     let world = World::new("bounded").await?;
-    let _operator = world.operator().await?;
+    // One at a time, so that a bad one which is waited for would hold up everybody.
+    let _operator = world.operator_with(&["--concurrency", "1"]).await?;
     world.proxy.inject(Fault::Answer(Refusal::new(500)), 0, usize::MAX, |request| {
         request.is_write() && request.resource == "services" && request.name == "bad"
     });
@@ -94,7 +95,7 @@ async fn an_error_that_stays_is_tried_again_at_a_bounded_rate_and_hurts_nobody_e
     for n in 0..5 {
         let name = format!("good-{n}");
         world.apply(&name, &full(&format!("{name}.bounded.example.com"))).await?;
-        until(&format!("{name} to be made"), Duration::from_secs(5), || async {
+        until(&format!("{name} to be made"), SOON, || async {
             holds!(world.children(&name).await?.names() == full_children(&name), "not yet")
         })
         .await?;
@@ -283,7 +284,7 @@ async fn without_definition_with_broken_objects_and_without_api_server() -> Resu
     .await?;
     let back = start.elapsed();
     println!("worked again {:.1} s after the API server was killed", back.as_secs_f32());
-    world.at_rest(&["first", "second", "third", "fourth"]).await?;
+    world.settled(&["first", "second", "third", "fourth"]).await?;
     assert!(operator.ended()?.is_none(), "it is the same process");
 
     // The definition goes, and all servers with it; the operator waits for it to come back.

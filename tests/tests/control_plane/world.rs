@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
-use k8s_openapi::api::networking::v1::{IngressClass, IngressClassSpec};
+use k8s_openapi::api::networking::v1::IngressClass;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta};
 use kube::{Api, Client};
@@ -61,13 +61,12 @@ pub(crate) async fn install_crd(cluster: &Cluster) -> Result<()> {
 
 /// Makes the IngressClass [`CLASS`]. No controller is there to serve it.
 pub(crate) async fn install_class(cluster: &Cluster) -> Result<()> {
-    let metadata = ObjectMeta { name: Some(CLASS.to_owned()), ..ObjectMeta::default() };
-    let spec = IngressClassSpec {
-        controller: Some("traefik.io/ingress-controller".to_owned()),
-        ..IngressClassSpec::default()
-    };
-    let class = IngressClass { metadata, spec: Some(spec) };
-    Api::<IngressClass>::all(cluster.client().await?).create(&PostParams::default(), &class).await?;
+    let class = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "IngressClass", "metadata": {"name": CLASS},
+        "spec": {"controller": "traefik.io/ingress-controller"},
+    });
+    let classes: Api<IngressClass> = Api::all(cluster.client().await?);
+    classes.patch(CLASS, &PatchParams::apply("suite").force(), &Patch::Apply(class)).await?;
     Ok(())
 }
 
