@@ -23,12 +23,12 @@ const ERROR_BYTES: usize = 400;
 pub(super) fn verified(old: &McpServerStatus, observed: &Observed, now: Timestamp) -> (Verdict, Option<ServerStatus>) {
     let pods = pods::newest_first(observed.pods.values());
     let (ready, starting): (Vec<&ObservedPod>, Vec<_>) = pods.into_iter().partition(|pod| pods::is_ready(pod));
-    let answers = || ready.iter().filter_map(|pod| answer(pod));
-    if let Some(handshake) = answers().find_map(|door| door.handshake.as_ref()) {
+    if let Some(handshake) = ready.iter().filter_map(|pod| answer(pod)).find_map(|door| door.handshake.as_ref()) {
         return (succeeded(handshake), Some(server_status(handshake)));
     }
     let waited = starting.iter().filter(|pod| grace_end(pod).is_none_or(|end| end <= now));
-    let mut errors = answers().chain(waited.filter_map(|pod| answer(pod)));
+    // A ready pod is ready because its backend answered: an error that its front door told was told before that.
+    let mut errors = waited.filter_map(|pod| answer(pod));
     if let Some(error) = errors.find_map(|door| door.handshake_error.as_deref()) {
         let words = one_line(error);
         let message = format!("The backend answered no MCP handshake: {}", cut(&words, ERROR_BYTES));
@@ -39,9 +39,10 @@ pub(super) fn verified(old: &McpServerStatus, observed: &Observed, now: Timestam
             "The operator cannot reach the pods' management port, so it cannot tell; the server may well work.";
         return (Verdict::new(State::Unknown, Reason::PodsUnreachable, message), old.server.clone());
     }
-    // An operator that has just started has asked nobody yet: what was found before still stands.
-    let unasked = !ready.is_empty() && ready.iter().all(|pod| pod.door == Door::Unasked);
-    match old.condition(ConditionType::Verified).filter(|_| unasked) {
+    // An operator that has just started has asked nobody yet, and of pods that have just become ready it holds older
+    // answers: what was found before still stands.
+    let some_ready = !ready.is_empty();
+    match old.condition(ConditionType::Verified).filter(|_| some_ready) {
         Some(before) => (Verdict::again(before), old.server.clone()),
         None => (Verdict::new(State::Unknown, Reason::HandshakePending, "No pod has been asked yet."), None),
     }

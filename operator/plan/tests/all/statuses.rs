@@ -380,6 +380,11 @@ fn what_was_verified_stands_while_pods_are_ready() {
     let verified = after(&McpServerStatus::default(), &server, &observed);
     observed.pods = pods([ready(Door::Unasked)]);
     assert_eq!(after(&verified, &server, &observed), verified);
+    // What the front door told before its backend answered, and the pod became ready.
+    observed.pods = pods([ready(refused("nothing listens on port 8000"))]);
+    assert_eq!(after(&verified, &server, &observed), verified);
+    let first = after(&McpServerStatus::default(), &server, &observed);
+    assert_eq!(first.condition(ConditionType::Verified).unwrap().reason, "HandshakePending");
     observed.pods = pods([ObservedPod { terminating: true, ..ready(handshaken()) }]);
     let gone = after(&verified, &server, &observed);
     assert_eq!(gone.condition(ConditionType::Verified).unwrap().status, "Unknown");
