@@ -153,6 +153,7 @@ impl Dispatcher {
         let began = clock::instant();
         let result = reconciler.reconcile(key).await;
         let now = clock::instant();
+        let whole = result.as_ref().is_ok_and(|done| done.whole);
         let pass = match result {
             Ok(done) => {
                 lock(&self.queue).succeeded(key, done.again.map(|again| now + again));
@@ -166,6 +167,10 @@ impl Dispatcher {
                 Pass::Failed
             }
         };
+        if !whole {
+            let mut queue = lock(&self.queue);
+            self.turns.pass_over(key).iter().for_each(|next| queue.add(next, Lane::Begun, now));
+        }
         if self.world.server(key).is_none() {
             lock(&self.begun).remove(key);
         }

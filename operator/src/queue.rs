@@ -28,7 +28,7 @@ struct Ticket {
     due: Instant,
     lane: Lane,
     number: u64,
-    /// Set while a failure is waited out: only a change of the spec cuts that short.
+    /// Set while a failure is waited out: only a change of the spec or of keys cuts that short.
     held: bool,
 }
 
@@ -52,7 +52,8 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Asks for a server at `due`. What is already asked for is kept where it is sooner; a failure is waited out.
+    /// Asks for a server at `due`. What is already asked for is kept where it is sooner; a failure is waited out, except
+    /// by what is urgent: a key is revoked although something else about the server cannot be done.
     pub fn add(&mut self, key: &ServerKey, lane: Lane, due: Instant) {
         if let Some(meanwhile) = self.running.get_mut(key) {
             let sooner = |(sooner, higher): (Instant, Lane)| (sooner.min(due), higher.min(lane));
@@ -61,7 +62,7 @@ impl Queue {
             return;
         }
         match self.tickets.get(key).copied() {
-            Some(ticket) if ticket.held => {}
+            Some(ticket) if ticket.held && lane != Lane::Urgent => {}
             Some(ticket) => self.insert(key, ticket.lane.min(lane), ticket.due.min(due), false),
             None => self.insert(key, lane, due, false),
         }
@@ -269,12 +270,22 @@ mod tests {
         for failures in 1..=3 {
             queue.add_or_pop(&key("a"), now);
             assert_eq!(queue.failed(&key("a"), now, wait), MOMENT * failures);
-            queue.add(&key("a"), Lane::Urgent, now);
+            queue.add(&key("a"), Lane::Begun, now);
             assert_eq!(queue.pop(now, Lane::Fresh), None, "an event does not cut the wait short");
         }
         queue.add_changed(&key("a"), Lane::Begun, now);
         assert_eq!(queue.pop(now, Lane::Fresh), Some(key("a")));
         assert_eq!(queue.failed(&key("a"), now, wait), MOMENT, "and the count begins anew");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_revoked_key_does_not_wait_for_a_failure_of_something_else() {
+        let (mut queue, now) = (Queue::default(), crate::clock::instant());
+        queue.add_or_pop(&key("a"), now);
+        queue.failed(&key("a"), now, |_| MOMENT);
+        queue.add(&key("a"), Lane::Urgent, now);
+        assert_eq!(queue.pop(now, Lane::Urgent), Some(key("a")));
+        assert_eq!(queue.failed(&key("a"), now, |failures| MOMENT * failures), MOMENT * 2, "the count goes on");
     }
 
     #[tokio::test(start_paused = true)]

@@ -65,6 +65,8 @@ pub struct Reconciled {
     pub pass: Pass,
     /// When to look again.
     pub again: Option<Duration>,
+    /// Whether every child is as planned.
+    pub whole: bool,
 }
 
 /// Makes passes.
@@ -98,7 +100,7 @@ impl Reconciler {
     }
 
     async fn pass(&self, key: &ServerKey) -> Result<Reconciled, ReconcileError> {
-        let nothing = Reconciled { pass: Pass::Applied, again: None };
+        let nothing = Reconciled { pass: Pass::Applied, again: None, whole: false };
         let Some(read) = self.world.server(key) else { return Ok(nothing) };
         let server = &read.server;
         if server.metadata.deletion_timestamp.is_some() {
@@ -126,7 +128,8 @@ impl Reconciler {
             Decision::Planned { .. } => (Pass::Applied, None),
             Decision::Rejected(_) => (Pass::Rejected, None),
         };
-        Ok(Reconciled { pass, again: again.into_iter().chain(next_change).min() })
+        let whole = matches!(&decision, Decision::Planned { applied, .. } if *applied == Applied::default());
+        Ok(Reconciled { pass, again: again.into_iter().chain(next_change).min(), whole })
     }
 
     /// Plans and applies; where a plan asks for Secrets, they are made, observed and planned with in the same pass.
@@ -155,12 +158,14 @@ impl Reconciler {
                 }
                 return Ok((observed, Decision::Planned { plan, applied }));
             }
-            let applied = self.writer.apply(key, server, &plan).await?;
+            let applied = self.writer.apply(key, server, &plan).await;
+            // Also where a child could not be written: a revoked key does not wait for it.
             if let Some(session) = &observed.session {
                 // The keys as they are stored after the apply, which the plan could not know.
                 let keys = self.observer.keys_revision(key, server).await?;
                 self.refresher.want(key, &Revisions { keys, ..plan.revisions.clone() }, &session.status_token);
             }
+            let applied = applied?;
             return Ok((observed, Decision::Planned { plan, applied }));
         }
         let observed = self.observer.observe(key, server).await?;

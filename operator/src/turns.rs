@@ -69,6 +69,18 @@ impl Turns {
         state.waiting.iter().take(self.at_a_time).cloned().collect()
     }
 
+    /// A pass over the server ended with its children not as planned: its spec is rejected, the API server refused them, or
+    /// it is on its way out. It does not move now, so it neither keeps a turn nor stands in line; the pass that heals it
+    /// asks again. Returns the servers whose turn may have come.
+    pub fn pass_over(&self, key: &ServerKey) -> Vec<ServerKey> {
+        let mut state = self.lock();
+        let held = state.given.remove(key);
+        if !(state.waiting.remove(key) || held) {
+            return Vec::new();
+        }
+        state.waiting.iter().take(self.at_a_time).cloned().collect()
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -189,6 +201,19 @@ mod tests {
         assert!(ask(&turns, &world, "a"));
         assert!(!ask(&turns, &world, "b"));
         assert_eq!(turns.settle(&ServerKey::new("demo", "a"), None, "new"), [ServerKey::new("demo", "b")]);
+    }
+
+    #[test]
+    fn a_server_that_cannot_move_holds_nobody_up() {
+        let (turns, world) = (Turns::new(1), world(Upgrade::Auto));
+        assert!(ask(&turns, &world, "a"));
+        assert!(!ask(&turns, &world, "b"));
+        assert!(!ask(&turns, &world, "c"));
+        let [a, b, c] = ["a", "b", "c"].map(|name| ServerKey::new("demo", name));
+        assert_eq!(turns.pass_over(&a), std::slice::from_ref(&b), "a is rejected, and b follows");
+        assert_eq!(turns.pass_over(&b), [c], "b is first in line and does not move either");
+        assert_eq!(turns.pass_over(&b), [], "who is not in line changes nothing");
+        assert!(ask(&turns, &world, "a"), "a is healed");
     }
 
     #[test]

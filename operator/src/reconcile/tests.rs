@@ -83,7 +83,7 @@ async fn a_rejected_spec_makes_nothing_and_says_so_once() {
     let mut spec = http();
     spec["auth"]["keySecrets"] = json!([{"name": "from-vault"}]);
     let bench = Bench::new(&spec);
-    let expected = Reconciled { pass: Pass::Rejected, again: None };
+    let expected = Reconciled { pass: Pass::Rejected, again: None, whole: false };
     assert_eq!(bench.pass().await.unwrap(), expected);
     assert_eq!(bench.condition("Accepted")["reason"], "KeySecretNotFound");
     assert_eq!(bench.condition("Stalled")["status"], "True");
