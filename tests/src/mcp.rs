@@ -65,7 +65,7 @@ impl Streaming {
             while let Some((event, rest)) = self.unread.split_once("\n\n") {
                 let data: Vec<_> = event.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim).collect();
                 let data = data.join("\n");
-                self.unread = rest.to_owned();
+                self.unread = String::from(rest);
                 if !data.is_empty() {
                     return Ok(Some(serde_json::from_str(&data).with_context(|| format!("an event with {data}"))?));
                 }
@@ -92,11 +92,7 @@ impl Answer {
     /// The JSON-RPC message: the body itself, or the last event of an event stream.
     pub fn message(&self) -> Result<Value> {
         let text = self.text();
-        let event = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("data:"))
-            .filter(|data| !data.trim().is_empty())
-            .next_back();
+        let event = text.lines().filter_map(|line| line.strip_prefix("data:")).rfind(|data| !data.trim().is_empty());
         serde_json::from_str(event.unwrap_or(&text)).with_context(|| format!("{} with no message: {text}", self.status))
     }
 }

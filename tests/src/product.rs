@@ -57,9 +57,9 @@ pub fn build() -> Result<Products> {
     progress::step("Building the static binaries (a few minutes the first time)", || {
         let mut cargo = command::cargo();
         cargo.current_dir(workspace()).args(["build", "--release", "--locked", "--target", TARGET]);
-        packages.iter().for_each(|package| {
+        for package in packages {
             cargo.args(["--package", package]);
-        });
+        }
         command::run(&mut cargo).map(drop)
     })?;
     Ok(Products {

@@ -29,7 +29,7 @@ use crate::world::{Child, DeploymentDetail, Pod, Wake, World, server_of};
 use view::{DeploymentView, IngressClassView, IngressView, Meta, MetaView, PodView, ReadServer, ServerView};
 
 /// How long one watch request lasts.
-const WATCH_SECONDS: u32 = 200;
+const WATCH_SECONDS: u32 = 180;
 /// Longest wait after an error.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const DEFAULT_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";

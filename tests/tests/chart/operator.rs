@@ -152,13 +152,8 @@ fn refused(cluster: &Cluster) -> Result<BTreeSet<String>> {
 
 /// Rights that this test gives no occasion for: pods are touched where they run, an event that is repeated is patched, and
 /// the rest is asked by the API server (OwnerReferencesPermissionEnforcement) before it lets an owner reference be set.
-const UNUSED: [&str; 5] = [
-    "delete /configmaps",
-    "delete /services",
-    "delete apps/deployments",
-    "patch /pods",
-    "patch events.k8s.io/events",
-];
+const UNUSED: [&str; 5] =
+    ["delete /configmaps", "delete /services", "delete apps/deployments", "patch /pods", "patch events.k8s.io/events"];
 
 /// What the operator says that it needs and did not ask for.
 fn unused(cluster: &Cluster) -> Result<BTreeSet<String>> {

@@ -2,6 +2,7 @@
 //! in, look at pods and conditions.
 
 use std::ffi::OsStr;
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,7 +77,7 @@ impl Room {
         for arguments in shown {
             match self.kubectl(arguments).await {
                 Ok(said) => text += &command::tail(&said, 40),
-                Err(error) => text += &format!("{error:#}"),
+                Err(error) => write!(text, "{error:#}").unwrap_or_default(),
             }
             text += "\n\n";
         }

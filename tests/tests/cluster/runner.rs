@@ -93,7 +93,9 @@ pub(crate) async fn run(all: &[Scenario]) -> Result<bool> {
     let arguments = Arguments::read(std::env::args().skip(1))?;
     let wanted: Vec<Scenario> = all.iter().copied().filter(|scenario| arguments.wants(scenario)).collect();
     if arguments.list {
-        wanted.iter().for_each(|scenario| println!("{}: test", scenario.name));
+        for scenario in &wanted {
+            println!("{}: test", scenario.name);
+        }
         println!("\n{} tests, 0 benchmarks", wanted.len());
         return Ok(true);
     }
@@ -128,9 +130,13 @@ pub(crate) async fn run(all: &[Scenario]) -> Result<bool> {
     }
     if !failures.is_empty() {
         println!("\nfailures:\n");
-        failures.iter().for_each(|(name, error)| println!("---- {name} ----\n{error}\n"));
+        for (name, error) in &failures {
+            println!("---- {name} ----\n{error}\n");
+        }
         println!("failures:");
-        failures.keys().for_each(|name| println!("    {name}"));
+        for name in failures.keys() {
+            println!("    {name}");
+        }
     }
     let verdict = if failures.is_empty() { "ok" } else { "FAILED" };
     println!(
@@ -176,7 +182,9 @@ fn print_figures(world: &World) {
     }
     let width = figures.iter().map(|(what, _)| what.len()).max().unwrap_or_default();
     println!("\nfigures:");
-    figures.iter().for_each(|(what, value)| println!("    {what:<width$}  {value}"));
+    for (what, value) in &figures {
+        println!("    {what:<width$}  {value}");
+    }
     if matches!(world.cluster, Cluster::Local(_)) {
         println!();
     }

@@ -25,7 +25,8 @@ fn forecast(question: &Question) -> Result<Value, String> {
         1 => "cloudy",
         _ => "rainy",
     };
-    let days: Vec<Value> = (0..days).map(|day| json!({"day": day, "sky": sky, "celsius": 12 + letters % 10 + day})).collect();
+    let days: Vec<Value> =
+        (0..days).map(|day| json!({"day": day, "sky": sky, "celsius": 12 + letters % 10 + day})).collect();
     Ok(json!({"city": question.city, "days": days}))
 }
 
@@ -64,7 +65,10 @@ mod tests {
     #[test]
     fn a_forecast_follows_from_the_name() {
         let ask = |city: &str, days| forecast(&Question { city: city.into(), days });
-        assert_eq!(ask("Oslo", None).unwrap(), json!({"city": "Oslo", "days": [{"day": 0, "sky": "cloudy", "celsius": 16}]}));
+        assert_eq!(
+            ask("Oslo", None).unwrap(),
+            json!({"city": "Oslo", "days": [{"day": 0, "sky": "cloudy", "celsius": 16}]})
+        );
         assert_eq!(ask("Oslo", Some(3)).unwrap()["days"].as_array().unwrap().len(), 3);
         assert!(ask("Oslo", Some(0)).is_err());
         assert!(ask("Oslo", Some(8)).is_err());
