@@ -42,7 +42,9 @@ pub(crate) async fn a_server_that_crashes(room: Room) -> Result<()> {
 
 /// The front door is the pod's main container; without the memory to start it ends again and again, too.
 pub(crate) async fn a_front_door_without_memory(room: Room) -> Result<()> {
-    let mut spec = specs::tools(&room, "broken");
+    room.apply(specs::recorder_program()).await?;
+    // A backend without a limit leaves the pod as a whole without one: its sandbox starts.
+    let mut spec = specs::recorder(&room, "broken", "recorded");
     let memory = json!({"memory": "5Mi"});
     spec["frontDoor"] = json!({"resources": {"requests": memory, "limits": memory}});
     room.serve("broken", &spec).await?;

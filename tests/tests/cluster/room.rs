@@ -142,22 +142,23 @@ impl Room {
     pub(crate) async fn entrance(&self, server: &str, key: &str) -> Result<Target> {
         let url = self.ready(server).await?;
         let target = Target::of_url(&url, self.world.ingress, Some(self.key(server, key).await?))?;
-        let health = Target { path: target.path.replace("/mcp", "/health/ready"), ..target.clone() };
-        until("the ingress controller to route to the server", Duration::from_secs(30), || async {
-            let answer = health.send("GET", "").await?;
-            ensure!(answer.status == StatusCode::OK, "{}: {}", answer.status, answer.text());
-            Ok(())
-        })
-        .await?;
+        until("the ingress controller to route to the server", Duration::from_secs(30), || serves(&target)).await?;
         Ok(target)
     }
 
-    /// The way in through the Service, under one of the Service's own names.
+    /// The way in through the Service, under one of the Service's own names, once the node routes there.
     pub(crate) async fn service(&self, server: &str, path: &str, key: &str) -> Result<Target> {
         let address = self.world.cluster.forward(&format!("{}/{server}:80", self.name)).await?;
         let key = Some(self.key(server, key).await?);
-        let host = format!("{server}.{}", self.name);
-        Ok(Target { address, host, path: path.to_owned(), key, headers: Vec::new() })
+        let target = Target {
+            address,
+            host: format!("{server}.{}", self.name),
+            path: path.to_owned(),
+            key,
+            headers: Vec::new(),
+        };
+        until("the node to route to the Service", Duration::from_secs(30), || serves(&target)).await?;
+        Ok(target)
     }
 
     /// Each pod's own public port, around the Service.
@@ -218,6 +219,14 @@ impl Room {
         })
         .await
     }
+}
+
+/// Whether a ready front door is behind a target; no key is asked for it.
+async fn serves(target: &Target) -> Result<()> {
+    let health = Target { path: target.path.replace("/mcp", "/health/ready"), key: None, ..target.clone() };
+    let answer = health.send("GET", "").await?;
+    ensure!(answer.status == StatusCode::OK, "{}: {}", answer.status, answer.text());
+    Ok(())
 }
 
 /// A condition's words.

@@ -1,5 +1,6 @@
 //! The McpServers that scenarios apply, beside the examples.
 
+use mooring_contract::port;
 use mooring_tests::parts::servers;
 use serde_json::{Value, json};
 
@@ -8,9 +9,10 @@ use crate::room::Room;
 /// The key that every one of them declares.
 pub(crate) const KEY: &str = "first";
 
-/// A server with one declared tool that asks the server itself for its health: it needs nothing else.
+/// A server with one declared tool that asks its own front door for its health: it needs nothing else.
 pub(crate) fn tools(room: &Room, name: &str) -> Value {
-    let tool = json!({"name": "health", "http": {"url": format!("http://{name}/health")}});
+    let url = format!("http://127.0.0.1:{}/health", port::PUBLIC);
+    let tool = json!({"name": "health", "http": {"url": url}});
     json!({"tools": [tool], "hosts": [room.host(name)], "ingress": {}, "auth": {"keys": [{"name": KEY}]}})
 }
 
