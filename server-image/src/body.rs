@@ -2,14 +2,15 @@
 //!
 //! A request's body is read whole before the backend is called. A JSON-RPC message is of no use in parts, what is too
 //! large or malformed must never reach the backend, and a request that never began can then be sent again. Answers are
-//! streamed and never held.
+//! streamed, and held for no longer than a moment at their beginning.
 
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use futures::StreamExt as _;
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
-use http_body::Body as _;
+use http_body::{Body as _, Frame};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
 use tokio::time::{Instant, timeout_at};
@@ -104,6 +105,45 @@ pub fn lingering(answer: Body, mut rest: Body) -> Body {
         None
     });
     StreamBody::new(frames).boxed_unsync()
+}
+
+/// How long the beginning of an answer waits for what follows.
+const MOMENT: Duration = Duration::from_millis(10);
+/// Most that waits.
+const GATHERED_MAXIMUM: usize = 64 * 1024;
+
+/// Lets the beginning of an answer wait a moment, so that a short one leaves in one piece, its length told. What takes
+/// longer flows from then on as it comes. It is for the same proxies as [`discard`]: they may close the connection when the
+/// answer's head arrives, and what has not arrived by then is lost to their client.
+pub async fn gathered(mut body: Body) -> Body {
+    let deadline = Instant::now() + MOMENT;
+    let (mut frames, mut length) = (Vec::new(), 0);
+    while length < GATHERED_MAXIMUM {
+        match timeout_at(deadline, body.frame()).await {
+            Err(_) => break,
+            Ok(None) => return whole(frames),
+            Ok(Some(Err(error))) => {
+                frames.push(Err(error));
+                return StreamBody::new(futures::stream::iter(frames)).boxed_unsync();
+            }
+            Ok(Some(Ok(frame))) => {
+                length += frame.data_ref().map_or(0, Bytes::len);
+                frames.push(Ok(frame));
+            }
+        }
+    }
+    let rest = futures::stream::unfold(body, |mut body| async move { Some((body.frame().await?, body)) });
+    StreamBody::new(futures::stream::iter(frames).chain(rest)).boxed_unsync()
+}
+
+/// An answer that has ended; with trailers it stays in its pieces.
+fn whole(frames: Vec<Result<Frame<Bytes>, BodyError>>) -> Body {
+    let data =
+        |frame: &Result<Frame<Bytes>, BodyError>| frame.as_ref().ok().and_then(|frame| frame.data_ref().cloned());
+    match frames.iter().map(data).collect::<Option<Vec<_>>>() {
+        Some(pieces) => full(pieces.concat()),
+        None => StreamBody::new(futures::stream::iter(frames)).boxed_unsync(),
+    }
 }
 
 fn declared_length(headers: &HeaderMap) -> Option<u64> {

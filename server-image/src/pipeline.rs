@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use http::header::{CONNECTION, CONTENT_TYPE, EXPECT};
 use http::request::Parts;
-use http::{HeaderValue, Request, Response, StatusCode, Version};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -48,7 +48,12 @@ pub async fn answer(door: &Arc<Door>, arrival: Arrival, request: Request<Body>) 
     let request_id = headers::request_id(&parts.headers).unwrap_or_else(|| made_request_id(door));
     let mut entry = Entry::new(&parts, &request_id);
     let expects = parts.headers.contains_key(EXPECT);
+    let has_body = parts.method == Method::POST;
     let mut response = match checked(door, arrival, parts, &mut body, &request_id, &mut entry).await {
+        Ok(response) if has_body => {
+            let (head, answer) = response.into_parts();
+            Response::from_parts(head, body::gathered(answer).await)
+        }
         Ok(response) => response,
         Err(refused) => {
             let answer = refused.response(door, &mut entry);

@@ -14,7 +14,7 @@ use tokio::sync::{Mutex, mpsc};
 use super::backend::Backend;
 use super::eventually;
 use super::front::{Front, collect, http_config, next, text};
-use crate::body::{Body, BodyError, full};
+use crate::body::{Body, BodyError, full, gathered};
 use crate::clock;
 use crate::commit::event_stream;
 use crate::refusal::json;
@@ -354,4 +354,25 @@ async fn a_slow_call_is_kept_alive_and_its_timeout_is_told() {
     let list = CALL.replace("tools/call", "tools/list");
     let (_, headers, _) = collect(front.ask(front.post(&list)).await).await;
     assert_eq!(headers["content-type"], "application/json");
+}
+
+/// A short answer leaves in one piece, whatever pieces it came in; a longer one is not held.
+#[tokio::test]
+async fn the_beginning_of_an_answer_is_gathered() {
+    let (sender, body) = channel();
+    sender.send("data: 1\n\n").unwrap();
+    sender.send("data: 2\n\n").unwrap();
+    drop(sender);
+    let short = gathered(body).await;
+    assert_eq!(http_body::Body::size_hint(&short).exact(), Some(18));
+    assert_eq!(short.collect().await.unwrap().to_bytes(), "data: 1\n\ndata: 2\n\n");
+
+    let (sender, body) = channel();
+    sender.send("data: 1\n\n").unwrap();
+    let mut long = Response::new(gathered(body).await);
+    assert_eq!(next(&mut long).await.as_deref(), Some("data: 1\n\n"));
+    sender.send("data: 2\n\n").unwrap();
+    assert_eq!(next(&mut long).await.as_deref(), Some("data: 2\n\n"));
+    drop(sender);
+    assert_eq!(next(&mut long).await, None);
 }
