@@ -45,7 +45,7 @@ pub(crate) async fn a_front_door_without_memory(room: Room) -> Result<()> {
     room.apply(specs::recorder_program()).await?;
     // A backend without a limit leaves the pod as a whole without one: its sandbox starts.
     let mut spec = specs::recorder(&room, "broken", "recorded");
-    let memory = json!({"memory": "5Mi"});
+    let memory = json!({"memory": "1Mi"});
     spec["frontDoor"] = json!({"resources": {"requests": memory, "limits": memory}});
     room.serve("broken", &spec).await?;
     // Which one it is depends on whether the kernel or runc notices first; both name the container.
