@@ -189,8 +189,7 @@ pub(crate) async fn a_release_goes_and_another_takes_over(room: Room) -> Result<
     uninstall(&room, "second", "second-system").await?;
     cluster.kubectl(["create", "namespace", "not-served"]).await?;
     let namespaces = format!("namespaces={{{}}}", room.name);
-    let narrow =
-        ["scope=Namespaced", &namespaces, "crds.enabled=false", "rbac.clusterRead=false", "rbac.aggregate=false"];
+    let narrow = ["scope=Namespaced", &namespaces, "crds.enabled=false", "rbac.aggregate=false"];
     install_as(&room, "narrow", &narrow).await?;
     let account = "system:serviceaccount:narrow-system:narrow-mooring";
     let secrets = |namespace: &'static str| {
