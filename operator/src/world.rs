@@ -92,7 +92,7 @@ struct State {
     children: BTreeMap<ChildKey, Arc<Child>>,
     pods: BTreeMap<ServerKey, BTreeMap<String, Arc<Pod>>>,
     tracked: BTreeMap<(String, Reference), Tracked>,
-    classes: BTreeMap<String, IngressClass>,
+    classes: Option<BTreeMap<String, IngressClass>>,
     published: HashMap<ServerKey, Published>,
 }
 

@@ -27,8 +27,8 @@ pub struct Observed {
     pub existing_children: BTreeSet<ChildKind>,
     /// The pods, by name.
     pub pods: BTreeMap<String, ObservedPod>,
-    /// The IngressClasses of the cluster, by name.
-    pub ingress_classes: BTreeMap<String, IngressClass>,
+    /// The IngressClasses of the cluster, by name; absent where the operator has no right to read them.
+    pub ingress_classes: Option<BTreeMap<String, IngressClass>>,
     /// Addresses that the ingress controller reported.
     pub ingress_addresses: Vec<String>,
     /// Hosts and paths of every older McpServer in any namespace.

@@ -140,10 +140,7 @@ fn observed(server: &McpServer, ingress_controller: Option<&str>) -> Observed {
         declared_keys: declared_keys.collect(),
         key_secrets: references::key_secrets(server).into_iter().map(|name| (name, BTreeMap::new())).collect(),
         existing_references: references::references(server),
-        ingress_classes: class
-            .into_iter()
-            .map(|name| (name, IngressClass { controller: controller.clone(), default: true }))
-            .collect(),
+        ingress_classes: class.map(|name| BTreeMap::from([(name, IngressClass { controller, default: true })])),
         ..Observed::default()
     }
 }

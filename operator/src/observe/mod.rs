@@ -73,7 +73,7 @@ impl Observer {
             deployment: deployment.as_deref().map(observed_deployment),
             existing_children: optional.into_iter().filter_map(|(kind, exists)| exists.then_some(kind)).collect(),
             pods: pods(&self.world, key),
-            ingress_classes: if server.spec.ingress.is_some() { self.world.ingress_classes() } else { BTreeMap::new() },
+            ingress_classes: server.spec.ingress.as_ref().and_then(|_| self.world.ingress_classes()),
             ingress_addresses: ingress.map(|ingress| ingress.addresses.clone()).unwrap_or_default(),
             older_claims: self.world.older_claims(key, server),
         })

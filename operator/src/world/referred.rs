@@ -105,20 +105,21 @@ impl World {
 
     // IngressClasses
 
-    /// The IngressClasses, by name.
-    pub fn ingress_classes(&self) -> BTreeMap<String, IngressClass> {
+    /// The IngressClasses, by name; absent while no complete list was seen, which without the right to it is for ever.
+    pub fn ingress_classes(&self) -> Option<BTreeMap<String, IngressClass>> {
         self.read().classes.clone()
     }
 
     /// An IngressClass was seen, or is gone (`None`).
     pub fn put_ingress_class(&self, name: &str, class: Option<IngressClass>) -> Vec<Wake> {
         let mut state = self.write();
-        if state.classes.get(name) == class.as_ref() {
+        let classes = state.classes.get_or_insert_default();
+        if classes.get(name) == class.as_ref() {
             return Vec::new();
         }
         match class {
-            Some(class) => state.classes.insert(name.to_owned(), class),
-            None => state.classes.remove(name),
+            Some(class) => classes.insert(name.to_owned(), class),
+            None => classes.remove(name),
         };
         let asks = |read: &Arc<ReadServer>| read.server.spec.ingress.is_some();
         state.servers.iter().filter(|(_, read)| asks(read)).map(|(key, _)| (key.clone(), Cause::Other)).collect()
@@ -127,8 +128,9 @@ impl World {
     /// A complete list of IngressClasses was seen.
     pub fn retain_ingress_classes(&self, seen: &HashSet<(String, String)>) -> Vec<Wake> {
         let gone: Vec<String> = self
-            .read()
+            .write()
             .classes
+            .get_or_insert_default()
             .keys()
             .filter(|name| !seen.contains(&(String::new(), (*name).clone())))
             .cloned()

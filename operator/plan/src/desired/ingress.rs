@@ -92,15 +92,17 @@ fn free_hosts(
     free
 }
 
-/// The class that will serve the Ingress: the one named, or the cluster's default.
+/// The class that will serve the Ingress: the one named, or the cluster's default. An operator without the right to read
+/// classes knows of none, and calls none missing.
 fn class<'a>(wanted: &spec::Ingress, observed: &'a Observed, findings: &mut Vec<Finding>) -> Option<&'a IngressClass> {
+    let classes = observed.ingress_classes.as_ref()?;
     let (class, message) = match &wanted.class_name {
         Some(name) => (
-            observed.ingress_classes.get(name),
+            classes.get(name),
             format!("IngressClass {name} does not exist: install its controller, or name another class"),
         ),
         None => (
-            observed.ingress_classes.values().find(|class| class.default),
+            classes.values().find(|class| class.default),
             "no IngressClass is the cluster's default: name one".to_owned(),
         ),
     };

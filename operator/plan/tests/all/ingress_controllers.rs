@@ -28,7 +28,7 @@ fn every_controller_has_its_annotations() {
             ingress.tls = ingress.tls.take().filter(|_| tls);
             let mut observed = world(&server);
             let class = IngressClass { controller: controller.to_owned(), default: false };
-            observed.ingress_classes = BTreeMap::from([("nginx".to_owned(), class)]);
+            observed.ingress_classes = Some(BTreeMap::from([("nginx".to_owned(), class)]));
             let plan = plan(&server, &observed, &settings(""), now()).unwrap();
             assert_eq!(plan.findings, []);
             plan.desired.ingress.unwrap().metadata.annotations
@@ -56,8 +56,20 @@ fn the_users_annotations_win() {
 fn a_cluster_without_a_default_class_is_told() {
     let server = fixture("ingress-default-class");
     let mut observed = world(&server);
-    observed.ingress_classes.values_mut().for_each(|class| class.default = false);
+    observed.ingress_classes.as_mut().unwrap().values_mut().for_each(|class| class.default = false);
     let plan = plan(&server, &observed, &settings(""), now()).unwrap();
     assert!(plan.desired.ingress.is_some());
     assert_eq!(plan.findings[0].message, "no IngressClass is the cluster's default: name one");
+}
+
+/// An operator without the right to read IngressClasses calls none missing.
+#[test]
+fn what_may_not_be_read_is_not_called_missing() {
+    let mut observed = world(&fixture("ingress-default-class"));
+    observed.ingress_classes = None;
+    for name in ["ingress-default-class", "ingress-tls-and-annotations"] {
+        let plan = plan(&fixture(name), &observed, &settings(""), now()).unwrap();
+        assert!(plan.desired.ingress.is_some());
+        assert!(plan.findings.iter().all(|finding| finding.reason.as_str() != "IngressClassNotFound"), "{name}");
+    }
 }

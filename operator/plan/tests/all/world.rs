@@ -94,10 +94,10 @@ pub fn world(server: &McpServer) -> Observed {
             .into_iter()
             .filter(|reference| is_there(&name_of(reference)))
             .collect(),
-        ingress_classes: BTreeMap::from([
+        ingress_classes: Some(BTreeMap::from([
             ("nginx".to_owned(), class("k8s.io/ingress-nginx", false)),
             ("traefik".to_owned(), class("traefik.io/ingress-controller", true)),
-        ]),
+        ])),
         older_claims: vec![Claim {
             host: "taken.example.com".to_owned(),
             path: "/".to_owned(),
