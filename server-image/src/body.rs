@@ -116,17 +116,21 @@ const GATHERED_MAXIMUM: usize = 64 * 1024;
 /// longer flows from then on as it comes. It is for the same proxies as [`discard`]: they may close the connection when the
 /// answer's head arrives, and what has not arrived by then is lost to their client.
 pub async fn gathered(mut body: Body) -> Body {
-    let deadline = Instant::now() + MOMENT;
+    let mut moment = std::pin::pin!(tokio::time::sleep(MOMENT));
     let (mut frames, mut length) = (Vec::new(), 0);
     while length < GATHERED_MAXIMUM {
-        match timeout_at(deadline, body.frame()).await {
-            Err(_) => break,
-            Ok(None) => return whole(frames),
-            Ok(Some(Err(error))) => {
+        let frame = tokio::select! {
+            biased;
+            frame = body.frame() => frame,
+            () = &mut moment => break,
+        };
+        match frame {
+            None => return whole(frames),
+            Some(Err(error)) => {
                 frames.push(Err(error));
                 return StreamBody::new(futures::stream::iter(frames)).boxed_unsync();
             }
-            Ok(Some(Ok(frame))) => {
+            Some(Ok(frame)) => {
                 length += frame.data_ref().map_or(0, Bytes::len);
                 frames.push(Ok(frame));
             }
