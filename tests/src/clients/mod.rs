@@ -144,7 +144,7 @@ impl Session {
 
     /// Calls a tool after the list.
     #[must_use]
-    #[allow(clippy::needless_pass_by_value, reason = "a call is written with json!() in place")]
+    #[expect(clippy::needless_pass_by_value, reason = "a call is written with json!() in place")]
     pub fn call(mut self, tool: &str, arguments: Value) -> Self {
         self.call = Some(json!({"name": tool, "arguments": arguments}));
         self
