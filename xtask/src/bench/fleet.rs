@@ -23,6 +23,8 @@ const OPERATOR: &str = "mooring-operator";
 const NAMESPACE: &str = "fleet";
 /// How many are created at the same time.
 const CREATORS: usize = 16;
+/// How often the fleet is looked at: seldom, because a list of it costs the API server more than a server does.
+const LOOK: Duration = Duration::from_secs(3);
 /// The time at rest.
 const REST: Duration = Duration::from_secs(60);
 
@@ -30,7 +32,11 @@ pub async fn measure(products: &Products, count: usize, figures: &mut Figures) -
     let cluster = Cluster::local(Level::ControlPlane, Options { audit: true, ..Options::default() }).await?;
     let crd = product::workspace().join("crds/mcpservers.yaml").display().to_string();
     cluster.kubectl(["apply", "--server-side", "-f", &crd]).await?;
-    cluster.kubectl(["wait", "--for=condition=Established", "crd/mcpservers.mooring.dev", "--timeout=30s"]).await?;
+    // kubectl gives up at once on a definition that has no conditions yet.
+    until("the definition to be established", Duration::from_secs(30), || {
+        cluster.kubectl(["wait", "--for=condition=Established", "crd/mcpservers.mooring.dev", "--timeout=5s"])
+    })
+    .await?;
     cluster.kubectl(["create", "namespace", installed::NAMESPACE]).await?;
     cluster.kubectl(["create", "namespace", NAMESPACE]).await?;
     let own = cluster.own("a fleet")?;
@@ -65,6 +71,9 @@ pub async fn measure(products: &Products, count: usize, figures: &mut Figures) -
     until("every server to have its status", Duration::from_secs(900), || async {
         let list = servers.list(&ListParams::default().match_any()).await?;
         let done = list.items.iter().filter(|server| observed(server)).count();
+        if done < count {
+            tokio::time::sleep(LOOK).await;
+        }
         ensure!(done == count, "{done} of {count}");
         Ok(())
     })
@@ -136,7 +145,7 @@ async fn quiet(cluster: &Cluster, silence: Duration) -> Result<()> {
             if settled? {
                 return Ok(());
             }
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            tokio::time::sleep(LOOK).await;
             anyhow::bail!("it still writes")
         }
     })
