@@ -99,6 +99,8 @@ impl Reloader {
 
     fn compile(&self, directory: &Entries) -> Option<Arc<Rules>> {
         let Some(bytes) = directory.get(mount::CONFIG_FILE) else {
+            let directory = self.sources.config.display();
+            tracing::warn!(%directory, "config.json is missing; what is in force stays, and without that every call gets 503");
             self.door.set_config_error(Some(format!("{} is missing", mount::CONFIG_FILE)));
             return None;
         };

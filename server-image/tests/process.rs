@@ -15,7 +15,7 @@ mod tests {
         log: BufReader<ChildStderr>,
         public: String,
         management: String,
-        _mounts: tempfile::TempDir,
+        mounts: tempfile::TempDir,
     }
 
     impl Drop for Process {
@@ -56,7 +56,7 @@ mod tests {
             command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
             let mut child = command.spawn().unwrap();
             let log = BufReader::new(child.stderr.take().unwrap());
-            let mut process = Self { child, log, public: String::new(), management: String::new(), _mounts: mounts };
+            let mut process = Self { child, log, public: String::new(), management: String::new(), mounts };
             let line = process.line("listening");
             let address = |name: &str| line[name].as_str().unwrap().to_owned();
             (process.public, process.management) = (address("public"), address("management"));
@@ -174,6 +174,18 @@ mod tests {
         process.line("serving on");
         process.signal("INT");
         process.line("stopp");
+    }
+
+    #[test]
+    fn a_missing_configuration_is_told_and_the_last_stays() {
+        let mut process = Process::start(true, &[]);
+        process.line("enforcing");
+        std::fs::remove_file(process.mounts.path().join("config/config.json")).unwrap();
+        assert_eq!(process.line("config.json is missing")["level"], "WARN");
+        let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json\r\nConnection: close";
+        let answer = send(&process.public, &format!("{head}\r\nContent-Length: {}\r\n\r\n{ping}", ping.len()));
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 
     #[test]
