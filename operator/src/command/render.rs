@@ -72,7 +72,8 @@ fn parse_one(document: &Value, namespace: &str) -> anyhow::Result<McpServer> {
     let field = |name: &str| document.get(name).and_then(Value::as_str).unwrap_or_default();
     let (version, kind) = (McpServer::api_version(&()), McpServer::kind(&()));
     if field("apiVersion") != version || field("kind") != kind {
-        bail!("it is {} {}, not {version} {kind}", field("apiVersion"), field("kind"));
+        let found = |name: &str| Some(field(name)).filter(|text| !text.is_empty()).unwrap_or("(nothing)").to_owned();
+        bail!("apiVersion and kind are {} {}, not {version} {kind}", found("apiVersion"), found("kind"));
     }
     let mut server: McpServer = serde_path_to_error::deserialize(document).map_err(|error| {
         let path = error.path().to_string();

@@ -76,6 +76,10 @@ fn what_cannot_be_read_is_refused_with_field_and_reason() {
     );
     let older = server("{}").replace("v1alpha1", "v1");
     assert!(refusal(&older).contains("mooring.dev/v1 McpServer, not mooring.dev/v1alpha1"));
+    assert_eq!(
+        refusal("kind: McpServer"),
+        "document 1: apiVersion and kind are (nothing) McpServer, not mooring.dev/v1alpha1 McpServer"
+    );
     assert!(refusal(&server("{}").replace("name: a", "labels: {}")).contains("metadata.name"));
 }
 
