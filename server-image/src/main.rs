@@ -1,43 +1,5 @@
-//! The front door: one small process in front of an MCP server, inside its pod. `pipeline` has the way of a request on
-//! one page; `serve` starts and ends the process.
-
-mod accept;
-mod body;
-mod cli;
-mod clients;
-mod clock;
-mod commit;
-mod directory;
-mod door;
-mod exchange;
-mod handshake;
-mod headers;
-mod health;
-mod host;
-mod keys;
-mod log;
-mod management;
-mod metrics;
-mod origin;
-mod peek;
-mod pipeline;
-mod refusal;
-mod relay;
-mod reload;
-mod route;
-mod rules;
-mod serve;
-mod stream;
-#[cfg(test)]
-mod tests;
-mod tools;
-mod who;
-
-use clap::Parser as _;
+//! The program of the front door; the library has everything.
 
 fn main() -> anyhow::Result<()> {
-    let cli::Command::Serve(arguments) = cli::Cli::parse().command;
-    log::start(arguments.format(), &arguments.log_level)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve::run(arguments))
+    mooring_server::run()
 }
