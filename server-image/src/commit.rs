@@ -8,27 +8,23 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
-use serde_json::value::RawValue;
 
 use crate::body::{Body, BodyError};
 use crate::headers::{ACCEL_BUFFERING, essence, is_event_stream};
-use crate::refusal::{Refusal, error};
+use crate::refusal::{INTERNAL_ERROR, Refusal, Waiting};
 use crate::stream::{COMMENT, SILENCE};
-
-/// JSON-RPC: something went wrong on this side.
-const INTERNAL_ERROR: i64 = -32603;
 
 type Answer = Result<Response<Body>, Refusal>;
 type Frames = Result<Frame<Bytes>, BodyError>;
 
-/// Waits for the answer to the request `id`, and commits to an event stream when it takes too long.
-pub async fn patiently(answer: impl Future<Output = Answer> + Send + 'static, id: Box<RawValue>) -> Answer {
+/// Waits for the answer to those who wait, and commits to an event stream when it takes too long.
+pub async fn patiently(answer: impl Future<Output = Answer> + Send + 'static, waiting: Waiting) -> Answer {
     let mut answer = Box::pin(answer);
     if let Ok(prompt) = tokio::time::timeout(SILENCE, &mut answer).await {
         return prompt;
     }
     let comment = stream::once(async { Ok(Frame::data(Bytes::from_static(COMMENT))) });
-    let rest = stream::once(async move { events(answer.await, &id) }).flatten();
+    let rest = stream::once(async move { events(answer.await, &waiting) }).flatten();
     Ok(event_stream(StreamBody::new(comment.chain(rest)).boxed_unsync()))
 }
 
@@ -49,12 +45,12 @@ pub fn event(message: &str) -> Bytes {
 }
 
 /// The late answer as events.
-fn events(answer: Answer, id: &RawValue) -> stream::BoxStream<'static, Frames> {
+fn events(answer: Answer, waiting: &Waiting) -> stream::BoxStream<'static, Frames> {
     let one = |text: String| -> stream::BoxStream<'static, Frames> {
         Box::pin(stream::once(async move { Ok(Frame::data(event(&text))) }))
     };
     match answer {
-        Err(refusal) => one(refusal.message(Some(id))),
+        Err(refusal) => one(refusal.message(waiting)),
         Ok(response) if response.status().is_success() && is_event_stream(response.headers()) => {
             Box::pin(frames(response.into_body()))
         }
@@ -65,7 +61,8 @@ fn events(answer: Answer, id: &RawValue) -> stream::BoxStream<'static, Frames> {
         }
         Ok(response) => {
             let status = response.status();
-            one(error(Some(id), INTERNAL_ERROR, &format!("The MCP server answered HTTP {status} without a message")))
+            let message = format!("The MCP server answered HTTP {status} without a message");
+            one(waiting.error(INTERNAL_ERROR, &message, None))
         }
     }
 }
@@ -88,18 +85,22 @@ mod tests {
     use std::time::Duration;
 
     use http::StatusCode;
+    use serde_json::value::RawValue;
 
     use super::*;
     use crate::body::full;
     use crate::refusal::json;
 
+    fn waiting() -> Waiting {
+        Waiting::One(RawValue::from_string("\"a\"".into()).unwrap())
+    }
+
     async fn late(answer: Answer) -> (StatusCode, String) {
-        let id = RawValue::from_string("\"a\"".into()).unwrap();
         let answer = async {
             tokio::time::sleep(Duration::from_secs(20)).await;
             answer
         };
-        let response = patiently(answer, id).await.unwrap();
+        let response = patiently(answer, waiting()).await.unwrap();
         assert!(is_event_stream(response.headers()));
         let status = response.status();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
@@ -131,12 +132,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_prompt_answer_is_left_alone() {
-        let id = RawValue::from_string("1".into()).unwrap();
         let answer = async {
             tokio::time::sleep(Duration::from_secs(14)).await;
             Ok(json(StatusCode::OK, "{\n}".into()))
         };
-        let response = patiently(answer, id).await.unwrap();
+        let response = patiently(answer, waiting()).await.unwrap();
         assert_eq!(essence(response.headers()), "application/json");
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "{\n}");
     }

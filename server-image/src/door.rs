@@ -11,8 +11,10 @@ use subtle::ConstantTimeEq as _;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
+use crate::admit::OnlyEra;
 use crate::clients::Clients;
 use crate::clock;
+use crate::era::Era;
 use crate::keys::KeySet;
 use crate::metrics::Metrics;
 use crate::rules::Rules;
@@ -37,8 +39,19 @@ pub struct Answered {
     pub reachable: bool,
     /// The last handshake that succeeded.
     pub handshake: Option<Handshake>,
+    /// The era that it speaks, where it is certain that it speaks one only.
+    pub only: Option<Era>,
     /// Why the last try failed, when it did.
     pub error: Option<String>,
+}
+
+impl Answered {
+    /// The one era that the backend speaks, with the revisions that it named. Nothing is certain of one that is away: it
+    /// may come back as another.
+    pub fn only_era(&self) -> OnlyEra<'_> {
+        let handshake = self.handshake.as_ref().filter(|_| self.reachable)?;
+        Some((self.only?, &handshake.protocol_versions))
+    }
 }
 
 /// The bearer token for `/status`; it is compared and never shown.

@@ -4,19 +4,21 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
-use http::{HeaderValue, Method, Response, StatusCode};
-use serde_json::value::RawValue;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
+use crate::admit;
 use crate::body::{self, Body, empty};
 use crate::commit;
 use crate::door::{Door, Phase};
-use crate::headers::{self, Seen};
+use crate::era::Era;
+use crate::headers::{self, LAST_EVENT_ID, SESSION, Seen};
 use crate::log::Entry;
 use crate::metrics::InFlight;
-use crate::peek::{self, Message};
+use crate::peek::{self, Reading};
 use crate::pipeline::{Arrival, Refused};
 use crate::refusal::Refusal;
 use crate::relay::Outgoing;
@@ -28,12 +30,16 @@ use crate::who::Principal;
 const ALLOWED: &str = "GET, POST, DELETE, OPTIONS";
 /// What the endpoint of declared tools has of them.
 const ALLOWED_TOOLS: &str = "POST, OPTIONS";
-/// The request whose answer may take long.
-const CALL: &str = "tools/call";
-/// A modern request whose answer is a stream without end, so that no call timeout holds.
-const LISTEN: &str = "subscriptions/listen";
 
 type Answer = Result<Response<Body>, Refusal>;
+
+/// What is to be waited for.
+enum Work {
+    /// The backend's answer.
+    Relay(Outgoing),
+    /// Our own.
+    Answer(BoxFuture<'static, Response<Body>>),
+}
 
 /// One exchange.
 pub struct Exchange {
@@ -74,50 +80,61 @@ impl Exchange {
         }
     }
 
-    /// A message: read it whole, look at it, pass it on.
-    async fn post(self, parts: Parts, body: &mut Body, entry: &mut Entry) -> Result<Response<Body>, Refused> {
+    /// Messages: read them whole, look at them, pass them on.
+    async fn post(self, mut parts: Parts, body: &mut Body, entry: &mut Entry) -> Result<Response<Body>, Refused> {
         let deadline = self.arrival.instant + self.rules.call_timeout;
         let bytes = body::read(&parts.headers, body, self.rules.body_bytes, deadline).await?;
-        let message = peek::peek(&bytes)?;
-        entry.method(message.method());
-        let id = message.id().map(RawValue::to_owned);
-        let deadline = (message.method() != Some(LISTEN)).then_some(deadline);
-        let patient = message.method() == Some(CALL) && headers::asks(&parts.headers, "text/event-stream");
-        let asking = self.ask(outgoing(parts, bytes), Some(message), deadline);
-        let answer = match &id {
-            Some(id) if patient => commit::patiently(asking, id.clone()).await,
-            _ => asking.await,
+        let reading = peek::peek(&bytes)?;
+        if let Reading::One(message) = &reading {
+            entry.method(message.method());
+        }
+        let answered = self.door.answered();
+        let admitted = admit::admit(&parts.headers, &reading, answered.only_era())?;
+        self.door.metrics.messages(admitted.messages);
+        let patient = admitted.slow && headers::asks(&parts.headers, "text/event-stream");
+        let work = match &self.rules.backend {
+            Backend::Http(_) => {
+                if admitted.era == Era::Modern {
+                    without_session(&mut parts.headers);
+                }
+                Work::Relay(outgoing(parts, bytes.clone()))
+            }
+            Backend::Tools(tools) => {
+                let answer = tools.answer(&parts.headers, &reading, admitted.era, &self.door.calls);
+                Work::Answer(answer.map_err(|refusal| admitted.refused(refusal))?)
+            }
         };
-        let response = answer.map_err(|refusal| Refused { refusal, id, cors: None })?;
+        let deadline = (!admitted.endless).then_some(deadline);
+        let asking = self.ask(work, deadline);
+        let answer = if patient { commit::patiently(asking, admitted.waiting.clone()).await } else { asking.await };
+        let mut response = answer.map_err(|refusal| admitted.refused(refusal))?;
+        if admitted.era == Era::Modern {
+            without_session(response.headers_mut());
+        }
         Ok(self.stream_back(response, deadline))
     }
 
     /// GET opens a stream, DELETE ends a session.
     async fn bodiless(self, mut parts: Parts) -> Answer {
+        headers::single(&parts.headers)?;
+        headers::legal_session(&parts.headers)?;
         let deadline = (parts.method == Method::DELETE).then(|| self.arrival.instant + self.rules.call_timeout);
         parts.headers.remove(CONTENT_TYPE); // there is no body
-        let response = self.ask(outgoing(parts, Bytes::new()), None, deadline).await?;
+        let response = self.ask(Work::Relay(outgoing(parts, Bytes::new())), deadline).await?;
         Ok(self.stream_back(response, deadline))
     }
 
-    /// Asks the backend, until the headers of its answer are there. The future stands for itself, because it may go on
-    /// after the answer to the client has begun.
-    fn ask(
-        &self,
-        outgoing: Outgoing,
-        message: Option<Message>,
-        deadline: Option<Instant>,
-    ) -> impl Future<Output = Answer> + Send + use<> {
+    /// Waits for the answer, until its headers are there. The future stands for itself, because it may go on after the
+    /// answer to the client has begun.
+    fn ask(&self, work: Work, deadline: Option<Instant>) -> impl Future<Output = Answer> + Send + use<> {
         let (door, rules, seen) = (Arc::clone(&self.door), Arc::clone(&self.rules), self.seen.clone());
         let unwelcome = Arc::clone(&self.door).until_unwelcome(self.principal.clone(), false);
         async move {
             let answer = async {
-                match &rules.backend {
-                    Backend::Http(relay) => relay.exchange(outgoing, &seen).await,
-                    Backend::Tools(tools) => match message {
-                        Some(message) => tools.answer(&outgoing.headers, &outgoing.body, message, &door.calls).await,
-                        None => Err(Refusal::MethodNotAllowed { allow: ALLOWED_TOOLS }),
-                    },
+                match (work, &rules.backend) {
+                    (Work::Answer(answer), _) => Ok(answer.await),
+                    (Work::Relay(outgoing), Backend::Http(relay)) => relay.exchange(outgoing, &seen).await,
+                    (Work::Relay(_), Backend::Tools(_)) => Err(Refusal::MethodNotAllowed { allow: ALLOWED_TOOLS }),
                 }
             };
             if let Some(deadline) = deadline {
@@ -149,4 +166,10 @@ impl Exchange {
 
 fn outgoing(parts: Parts, body: Bytes) -> Outgoing {
     Outgoing { query: parts.uri.query().map(str::to_owned), method: parts.method, headers: parts.headers, body }
+}
+
+/// The modern era has no sessions and resumes nothing: what says so is ignored, and never told.
+fn without_session(headers: &mut HeaderMap) {
+    headers.remove(SESSION);
+    headers.remove(LAST_EVENT_ID);
 }

@@ -15,6 +15,8 @@ use crate::rules::{Backend, Rules};
 
 mod conversation;
 
+use conversation::Heard;
+
 /// First pause between two tries; it doubles.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Longest pause while nothing listens: looking costs little, and a server that came up is wanted at once.
@@ -39,7 +41,8 @@ pub async fn keep(door: Arc<Door>) {
         };
         match &rules.backend {
             Backend::Tools(tools) => {
-                door.set_answered(Answered { reachable: true, handshake: Some(tools.handshake()), error: None });
+                let handshake = Some(tools.handshake());
+                door.set_answered(Answered { reachable: true, handshake, only: None, error: None });
                 if changes.changed().await.is_err() {
                     return;
                 }
@@ -79,7 +82,7 @@ async fn accompany(door: &Door, relay: &Relay) {
             Err(format!("nothing listens on port {}", relay.port))
         };
         match result {
-            Ok(handshake) => {
+            Ok(Heard { handshake, only }) => {
                 tracing::info!(
                     name = handshake.name,
                     version = handshake.version,
@@ -87,7 +90,7 @@ async fn accompany(door: &Door, relay: &Relay) {
                     tools = handshake.tool_count,
                     "the MCP server answered the handshake"
                 );
-                door.set_answered(Answered { reachable: true, handshake: Some(handshake), error: None });
+                door.set_answered(Answered { reachable: true, handshake: Some(handshake), only, error: None });
                 break;
             }
             Err(error) => {
@@ -96,7 +99,7 @@ async fn accompany(door: &Door, relay: &Relay) {
                     tracing::info!(error, "no handshake with the MCP server yet");
                 }
                 let handshake = before.handshake.clone();
-                door.set_answered(Answered { reachable: false, handshake, error: Some(error) });
+                door.set_answered(Answered { reachable: false, handshake, only: None, error: Some(error) });
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(if listens { WRONG_PAUSE } else { AWAY_PAUSE });
             }
@@ -108,7 +111,7 @@ async fn accompany(door: &Door, relay: &Relay) {
     tracing::warn!(port = relay.port, "the MCP server is gone");
     let handshake = door.answered().handshake.clone();
     let error = Some(format!("nothing listens on port {} any more", relay.port));
-    door.set_answered(Answered { reachable: false, handshake, error });
+    door.set_answered(Answered { reachable: false, handshake, only: None, error });
 }
 
 async fn is_listening(port: u16) -> bool {

@@ -6,12 +6,24 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue};
 
+use crate::refusal::Refusal;
 use crate::who::API_KEY;
 
 /// The id of one exchange, kept or made, passed on, echoed and logged.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Tells nginx and its kin not to hold an event stream back.
 pub const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// Names a legacy session.
+pub const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+/// Names the revision of the protocol.
+pub const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// Says the method of a modern request.
+pub const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+/// Says which tool, prompt, resource or task a modern request is about.
+pub const NAME: HeaderName = HeaderName::from_static("mcp-name");
+/// Where a legacy stream goes on.
+pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -132,6 +144,28 @@ pub fn asks(headers: &HeaderMap, media_type: &str) -> bool {
     let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut ranges = values.flat_map(|value| value.split(',')).map(|item| item.split(';').next().unwrap_or_default());
     ranges.any(|range| range.trim().eq_ignore_ascii_case(media_type))
+}
+
+/// Refuses a header of the protocol that is there twice: who reads the first would understand another request than who
+/// reads the last.
+pub fn single(headers: &HeaderMap) -> Result<(), Refusal> {
+    let names = [
+        (SESSION, "Mcp-Session-Id"),
+        (VERSION, "MCP-Protocol-Version"),
+        (METHOD, "Mcp-Method"),
+        (NAME, "Mcp-Name"),
+        (LAST_EVENT_ID, "Last-Event-ID"),
+    ];
+    match names.iter().find(|(name, _)| headers.get_all(name).iter().nth(1).is_some()) {
+        Some((_, spelling)) => Err(Refusal::HeaderRepeated(spelling)),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a session id outside of visible ASCII (2025-11-25, "Session Management").
+pub fn legal_session(headers: &HeaderMap) -> Result<(), Refusal> {
+    let legal = |id: &HeaderValue| !id.is_empty() && id.as_bytes().iter().all(u8::is_ascii_graphic);
+    if headers.get(SESSION).is_none_or(legal) { Ok(()) } else { Err(Refusal::SessionIllegal) }
 }
 
 /// Longest id of a request that is kept.

@@ -5,7 +5,7 @@ use http::{HeaderValue, Method, Response, StatusCode};
 
 use crate::body::Body;
 use crate::door::Door;
-use crate::refusal::{Refusal, json};
+use crate::refusal::{Refusal, Waiting, json};
 use crate::route;
 use crate::rules::Rules;
 
@@ -13,7 +13,7 @@ use crate::rules::Rules;
 pub fn answer(door: &Door, rules: Option<&Rules>, parts: &Parts) -> Option<Response<Body>> {
     let question = route::health(rules.map(|rules| &rules.paths), parts.uri.path())?;
     if !matches!(parts.method, Method::GET | Method::HEAD) {
-        return Some(Refusal::MethodNotAllowed { allow: "GET, HEAD" }.into_response(None));
+        return Some(Refusal::MethodNotAllowed { allow: "GET, HEAD" }.into_response(&Waiting::Nobody));
     }
     let (status, text) = if question == "/health" { alive() } else { ready(door) };
     let mut response = json(status, text.to_owned());

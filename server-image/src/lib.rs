@@ -4,6 +4,7 @@
 //! It is a library for the fuzz targets alone: the program is [`run`].
 
 mod accept;
+mod admit;
 mod body;
 mod cli;
 mod clients;
@@ -11,6 +12,7 @@ mod clock;
 mod commit;
 mod directory;
 mod door;
+mod era;
 mod exchange;
 mod handshake;
 mod headers;

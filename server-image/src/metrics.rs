@@ -24,6 +24,7 @@ struct Reason {
 pub struct Metrics {
     registry: Registry,
     requests: Family<StatusClass, Counter>,
+    messages: Counter,
     refusals: Family<Reason, Counter>,
     backend_errors: Family<Reason, Counter>,
     in_flight: Gauge,
@@ -36,6 +37,7 @@ impl Default for Metrics {
         let mut metrics = Self {
             registry: Registry::with_prefix("mooring_server"),
             requests: Family::default(),
+            messages: Counter::default(),
             refusals: Family::default(),
             backend_errors: Family::default(),
             in_flight: Gauge::default(),
@@ -44,6 +46,7 @@ impl Default for Metrics {
         };
         let registry = &mut metrics.registry;
         registry.register("requests", "Requests answered on the public listener", metrics.requests.clone());
+        registry.register("messages", "Messages admitted, each of a batch counted", metrics.messages.clone());
         registry.register("refusals", "Requests refused by the front door itself", metrics.refusals.clone());
         registry.register("backend_errors", "Exchanges that the backend failed", metrics.backend_errors.clone());
         registry.register("in_flight", "Requests whose answer has not ended", metrics.in_flight.clone());
@@ -78,6 +81,11 @@ impl Metrics {
     pub fn begin(&self) -> InFlight {
         self.in_flight.inc();
         InFlight(vec![self.in_flight.clone()])
+    }
+
+    /// Counts the messages of a request.
+    pub fn messages(&self, number: usize) {
+        self.messages.inc_by(number as u64);
     }
 
     /// Counts an answer.

@@ -1,246 +1,161 @@
-//! The side view of a JSON-RPC message: what policy reads, and nothing more. The message itself is forwarded as it
-//! came. What could be read in two ways (a key twice, or in another case) is refused, because the backend might read it
-//! the other way.
+//! The side view of a JSON-RPC message: what policy reads, and nothing more, borrowed from the bytes. The message itself
+//! is forwarded as it came.
+//!
+//! A backend has a parser of its own. So what two parsers could read in two ways is refused: a key twice, or in another
+//! case, where policy reads it; NUL; text that is not UTF-8; several values after each other; nesting that exhausts
+//! somebody's stack; a request that is an answer, too. What is left has one reading.
 
 use std::borrow::Cow;
-use std::fmt;
 
-use serde::Deserialize;
-use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
 use crate::refusal::Refusal;
 
-/// What a body says.
+mod view;
+
+pub use view::{Params, Seen};
+
+/// Most messages of a batch.
+pub const BATCH_MAXIMUM: usize = 100;
+/// Deepest nesting of arrays and objects.
+pub const DEPTH_MAXIMUM: usize = 64;
+
+/// A whole body.
 #[derive(Debug)]
-pub enum Message {
-    /// A request; `id` byte for byte as it came.
-    Request(Box<RawValue>, String),
-    /// A notification, or a request whose id is null: nobody waits for an answer.
-    Notification(String),
-    /// An answer to a request of the server.
-    Response,
-    /// An array of messages (2025-03-26).
-    Batch,
+#[expect(clippy::large_enum_variant, reason = "one message is the rule and needs no allocation")]
+pub enum Reading<'a> {
+    /// One message.
+    One(Message<'a>),
+    /// An array of messages (2025-03-26), each by itself, because one that is refused leaves the ids of the others.
+    Batch(Vec<Result<Message<'a>, Refusal>>),
 }
 
-impl Message {
+/// What a message says.
+#[derive(Debug)]
+pub enum Message<'a> {
+    /// A request; its id byte for byte as it came.
+    Request(&'a RawValue, Call<'a>),
+    /// A notification, or a request whose id is null: nobody waits for an answer.
+    Notification(Call<'a>),
+    /// An answer to a request of the server.
+    Response,
+}
+
+/// What is called.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// The method, decoded.
+    pub method: Cow<'a, str>,
+    /// The members of `params` that somebody here reads.
+    pub params: Params<'a>,
+}
+
+impl<'a> Message<'a> {
     /// The id to answer with.
-    pub fn id(&self) -> Option<&RawValue> {
+    pub fn id(&self) -> Option<&'a RawValue> {
         match self {
             Self::Request(id, _) => Some(id),
             _ => None,
         }
     }
 
+    /// What is called, where something is.
+    pub fn call(&self) -> Option<&Call<'a>> {
+        match self {
+            Self::Request(_, call) | Self::Notification(call) => Some(call),
+            Self::Response => None,
+        }
+    }
+
     /// The method, where there is one.
     pub fn method(&self) -> Option<&str> {
-        match self {
-            Self::Request(_, method) | Self::Notification(method) => Some(method),
-            _ => None,
-        }
+        self.call().map(|call| call.method.as_ref())
     }
 }
 
 /// Reads the side view of a whole body.
-pub fn peek(body: &[u8]) -> Result<Message, Refusal> {
+pub fn peek(body: &[u8]) -> Result<Reading<'_>, Refusal> {
     let text = std::str::from_utf8(body).map_err(|_| Refusal::NotJson)?;
-    let first = text.trim_ascii_start().bytes().next();
-    if first != Some(b'{') {
-        serde_json::from_str::<IgnoredAny>(text).map_err(|_| Refusal::NotJson)?;
-        let batch = first == Some(b'[');
-        return if batch { Ok(Message::Batch) } else { Err(not_message("a message is a JSON object")) };
+    let reading = match text.trim_ascii_start().bytes().next() {
+        Some(b'[') => Reading::Batch(batch(text)?),
+        _ => Reading::One(message(text)?),
+    };
+    if is_deep(body) {
+        return Err(not_message("arrays and objects are nested more than 64 deep"));
     }
-    let seen: Seen = serde_json::from_str(text).map_err(|error| match error.classify() {
-        Category::Data => not_message(&without_position(&error)),
-        _ => Refusal::NotJson,
-    })?;
-    let method = seen.method.map(|method| serde_json::from_str::<String>(method.get()));
-    let method = method.transpose().map_err(|_| not_message("method must be a string"))?;
-    match (method, seen.id.map(RawValue::get)) {
-        (Some(method), None | Some("null")) => Ok(Message::Notification(method)),
-        (Some(method), Some(id))
-            if id.starts_with(['"', '-']) || id.starts_with(|first: char| first.is_ascii_digit()) =>
-        {
-            Ok(Message::Request(id_of(seen.id)?, method))
+    Ok(reading)
+}
+
+fn batch(text: &str) -> Result<Vec<Result<Message<'_>, Refusal>>, Refusal> {
+    let elements: Vec<&RawValue> = serde_json::from_str(text).map_err(|error| refusal(&error))?;
+    match elements.len() {
+        0 => Err(not_message("the batch is empty")),
+        1..=BATCH_MAXIMUM => Ok(elements.into_iter().map(|raw| message(raw.get())).collect()),
+        _ => Err(not_message("a batch may have 100 messages")),
+    }
+}
+
+fn message(text: &str) -> Result<Message<'_>, Refusal> {
+    let seen: view::TopLevel<'_> = serde_json::from_str(text).map_err(|error| refusal(&error))?;
+    let answer = seen.result || seen.error;
+    match (seen.method, seen.id.filter(|id| id.get() != "null")) {
+        (Some(_), _) if answer => Err(not_message("it is a request and an answer, too")),
+        (Some(Seen::Text(method)), None) => Ok(Message::Notification(Call { method, params: seen.params })),
+        (Some(Seen::Text(method)), Some(id)) if is_id(id) => {
+            Ok(Message::Request(id, Call { method, params: seen.params }))
         }
-        (Some(_), Some(_)) => Err(not_message("id must be a string or a number")),
-        (None, _) if seen.answer => Ok(Message::Response),
+        (Some(Seen::Text(_)), Some(_)) => Err(not_message("id must be a string or a number")),
+        (Some(_), _) => Err(not_message("method must be a string")),
+        (None, _) if seen.result && seen.error => Err(not_message("it has a result and an error, too")),
+        (None, _) if answer => Ok(Message::Response),
         (None, _) => Err(not_message("method is missing")),
     }
 }
 
-fn id_of(id: Option<&RawValue>) -> Result<Box<RawValue>, Refusal> {
-    id.map(RawValue::to_owned).ok_or_else(|| not_message("id is missing"))
+fn is_id(id: &RawValue) -> bool {
+    id.get().starts_with(|first: char| matches!(first, '"' | '-' | '0'..='9'))
 }
 
 fn not_message(reason: &str) -> Refusal {
     Refusal::NotMessage(reason.to_owned())
 }
 
-fn without_position(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    text.split(" at line ").next().unwrap_or_default().to_owned()
-}
-
-/// The top-level keys of JSON-RPC.
-const KEYS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
-
-#[derive(Default)]
-struct Seen<'a> {
-    id: Option<&'a RawValue>,
-    method: Option<&'a RawValue>,
-    answer: bool,
-}
-
-impl<'de> Deserialize<'de> for Seen<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TopLevel;
-        impl<'de> Visitor<'de> for TopLevel {
-            type Value = Seen<'de>;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a JSON-RPC message")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut seen = Seen::default();
-                let mut found = [false; KEYS.len()];
-                while let Some(key) = map.next_key::<Cow<'de, str>>()? {
-                    let position = KEYS.iter().position(|known| known.eq_ignore_ascii_case(&key));
-                    let known = position.and_then(|position| Some((KEYS.get(position)?, found.get_mut(position)?)));
-                    let Some((known, found)) = known else {
-                        map.next_value::<IgnoredAny>()?; // a field of a later revision
-                        continue;
-                    };
-                    if *known != key {
-                        return Err(A::Error::custom(format_args!("{known} is written in lower case")));
-                    }
-                    if std::mem::replace(found, true) {
-                        return Err(A::Error::custom(format_args!("{known} is there twice")));
-                    }
-                    match *known {
-                        "id" => seen.id = Some(map.next_value()?),
-                        "method" => seen.method = Some(map.next_value()?),
-                        other => {
-                            map.next_value::<IgnoredAny>()?;
-                            seen.answer |= matches!(other, "result" | "error");
-                        }
-                    }
-                }
-                Ok(seen)
-            }
+fn refusal(error: &serde_json::Error) -> Refusal {
+    match error.classify() {
+        Category::Data => {
+            let text = error.to_string();
+            not_message(text.split(" at line ").next().unwrap_or_default())
         }
-        deserializer.deserialize_map(TopLevel)
+        _ => Refusal::NotJson,
     }
+}
+
+/// Whether well-formed JSON is nested too deep. Most bodies have so few brackets that counting them is enough.
+fn is_deep(json: &[u8]) -> bool {
+    let opens = |byte: &u8| byte | 0x20 == b'{'; // [ and { differ by that bit
+    if json.iter().filter(|byte| opens(byte)).count() <= DEPTH_MAXIMUM {
+        return false;
+    }
+    let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
+    for byte in json {
+        if in_text {
+            in_text = escaped || *byte != b'"';
+            escaped = !escaped && *byte == b'\\';
+            continue;
+        }
+        match byte {
+            b'"' => in_text = true,
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > DEPTH_MAXIMUM {
+            return true;
+        }
+    }
+    false
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn view(text: &str) -> String {
-        match peek(text.as_bytes()) {
-            Ok(Message::Request(id, method)) => format!("request {id} {method}"),
-            Ok(Message::Notification(method)) => format!("notification {method}"),
-            Ok(Message::Response) => "response".into(),
-            Ok(Message::Batch) => "batch".into(),
-            Err(refusal) => refusal.to_string(),
-        }
-    }
-
-    #[test]
-    fn messages_are_told_apart() {
-        let cases = [
-            r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
-            r#" {"method":"ping","id":"a\u0022","future":{"id":2}} "#,
-            r#"{"id":12345678901234567890123,"method":"m"}"#,
-            r#"{"id":1.0,"method":"m"}"#,
-            r#"{"id":-1e2,"method":"m"}"#,
-            r#"{"m\u0065thod":"m","id":1}"#,
-            r#"{"method":"notifications/x"}"#,
-            r#"{"method":"ping","id":null}"#,
-            r#"{"id":1,"result":{}}"#,
-            r#"{"id":1,"error":{"code":1}}"#,
-            r#"[{"id":1,"method":"m"}]"#,
-            r"[]",
-            r#"{"id":1,"method":"a","method":"b"}"#,
-            r#"{"id":1,"m\u0065thod":"a","method":"b"}"#,
-            r#"{"id":1,"id":1,"method":"b"}"#,
-            r#"{"id":1,"method":"a","Method":"b"}"#,
-            r#"{"ID":1,"method":"a"}"#,
-            r#"{"id":1,"method":7}"#,
-            r#"{"id":true,"method":"a"}"#,
-            r#"{"id":[1],"method":"a"}"#,
-            r#"{"id":1}"#,
-            r"{}",
-            r"1",
-            r#""text""#,
-            r"null",
-            r"",
-            r"{",
-            r#"{"id":1,"method":"a"} {}"#,
-            r#"{"id":1,"method":"a",}"#,
-            r#"{"id":01,"method":"a"}"#,
-            "\u{feff}{}",
-        ];
-        let lines: Vec<_> = cases.iter().map(|case| format!("{case} -> {}", view(case))).collect();
-        insta::assert_snapshot!(lines.join("\n"));
-        assert_eq!(peek(b"{\"id\":1,\"method\":\"\xff\"}").unwrap_err(), Refusal::NotJson);
-    }
-
-    #[test]
-    fn deep_nesting_does_not_exhaust_the_stack() {
-        let deep = format!(r#"{{"id":1,"method":"m","params":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
-        let _ = peek(deep.as_bytes());
-        let _ = peek("[".repeat(1_000_000).as_bytes());
-    }
-
-    fn json_value() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![
-            Just(Value::Null),
-            any::<bool>().prop_map(Value::from),
-            any::<i64>().prop_map(Value::from),
-            "\\PC{0,8}".prop_map(Value::from),
-        ];
-        leaf.prop_recursive(3, 16, 4, |inner| {
-            prop_oneof![
-                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-                prop::collection::btree_map("\\PC{0,6}", inner, 0..4)
-                    .prop_map(|map| Value::Object(map.into_iter().collect())),
-            ]
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn the_view_agrees_with_a_whole_parse(method in "\\PC{0,12}", id in any::<i64>(), params in json_value()) {
-            let text = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
-            let message = peek(text.as_bytes()).unwrap();
-            prop_assert_eq!(message.method(), Some(method.as_str()));
-            prop_assert_eq!(message.id().unwrap().get(), id.to_string());
-        }
-
-        #[test]
-        fn any_bytes_are_judged_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            let _ = peek(&bytes);
-        }
-
-        #[test]
-        fn what_is_accepted_is_json(text in r#"[\[\]{}":,a-c0-9 ]{0,24}"#) {
-            if peek(text.as_bytes()).is_ok() {
-                prop_assert!(serde_json::from_str::<Value>(&text).is_ok());
-            }
-        }
-
-        #[test]
-        fn a_second_method_is_refused_wherever_it_stands(before in json_value(), after in json_value()) {
-            let text = format!(r#"{{"id":1,"method":"a","x":{before},"method":"b","y":{after}}}"#);
-            prop_assert!(peek(text.as_bytes()).is_err());
-        }
-    }
-}
+mod tests;

@@ -14,7 +14,6 @@ use http::header::{CONNECTION, CONTENT_TYPE, EXPECT};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use jiff::Timestamp;
-use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::body::{self, Body, full};
@@ -25,7 +24,7 @@ use crate::health;
 use crate::host;
 use crate::log::Entry;
 use crate::origin::{self, Cors};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Waiting};
 use crate::route::Route;
 use crate::rules::Rules;
 use crate::who;
@@ -81,15 +80,15 @@ pub async fn answer(door: &Arc<Door>, arrival: Arrival, request: Request<Body>) 
 pub struct Refused {
     /// Why.
     pub refusal: Refusal,
-    /// The request's id.
-    pub id: Option<Box<RawValue>>,
+    /// Who waits for an answer.
+    pub waiting: Waiting,
     /// The page that it came from.
     pub cors: Option<Cors>,
 }
 
 impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Self {
-        Self { refusal, id: None, cors: None }
+        Self { refusal, waiting: Waiting::Nobody, cors: None }
     }
 }
 
@@ -97,7 +96,7 @@ impl Refused {
     fn response(self, door: &Door, entry: &mut Entry) -> Response<Body> {
         door.metrics.refused(&self.refusal);
         entry.refused(&self.refusal);
-        let mut response = self.refusal.into_response(self.id.as_deref());
+        let mut response = self.refusal.into_response(&self.waiting);
         if let Some(cors) = self.cors {
             cors.finish(response.headers_mut());
         }

@@ -4,11 +4,14 @@
 //! The body is a JSON-RPC error. Its code is the HTTP status, outside of the range that JSON-RPC and MCP reserve, except
 //! where JSON-RPC itself has a code for it.
 
+use std::borrow::Cow;
+
 use http::header::{
     ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderValue, Response, StatusCode};
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::body::{Body, full};
@@ -17,6 +20,16 @@ use crate::body::{Body, full};
 pub const PARSE_ERROR: i64 = -32700;
 /// JSON-RPC: the JSON is no request.
 pub const INVALID_REQUEST: i64 = -32600;
+/// JSON-RPC: no such method.
+pub const METHOD_NOT_FOUND: i64 = -32601;
+/// JSON-RPC: the parameters are wrong.
+pub const INVALID_PARAMS: i64 = -32602;
+/// JSON-RPC: something went wrong on this side.
+pub const INTERNAL_ERROR: i64 = -32603;
+/// MCP 2026-07-28: headers and body disagree, or a header that the revision demands is missing.
+pub const HEADER_MISMATCH: i64 = -32020;
+/// MCP 2026-07-28: the revision is not served.
+pub const UNSUPPORTED_VERSION: i64 = -32022;
 
 /// Why a request is not served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -80,6 +93,42 @@ pub enum Refusal {
     /// JSON, but no message that can be understood in one way only.
     #[error("Invalid request: {0}")]
     NotMessage(String),
+    /// A header that has one meaning only as long as it has one value.
+    #[error("Bad request: more than one {0}")]
+    HeaderRepeated(&'static str),
+    /// A session id outside of visible ASCII.
+    #[error("Bad request: Mcp-Session-Id must be visible ASCII")]
+    SessionIllegal,
+    /// A modern request whose headers do not say what its body says.
+    #[error("Header mismatch: {0} must be there and say the same as the body")]
+    HeaderMismatch(Cow<'static, str>),
+    /// A modern request without what each must carry.
+    #[error("Invalid params: params._meta must have {0}")]
+    MetaMissing(&'static str),
+    /// A revision that is not served here.
+    #[error("Unsupported protocol version; supported are {}", supported.join(", "))]
+    VersionUnsupported {
+        /// The revision that the request speaks.
+        requested: String,
+        /// The revisions that are served.
+        supported: Vec<String>,
+        /// How the asking era spells it.
+        code: i64,
+    },
+    /// Batches exist in one revision only.
+    #[error("Invalid request: only protocol version 2025-03-26 has batches")]
+    BatchUnknown,
+    /// The handshake stands by itself.
+    #[error("Invalid request: initialize must not be part of a batch")]
+    BatchedInitialize,
+    /// One message of a batch is refused, and so all of it.
+    #[error("Message {position} of the batch: {refusal}")]
+    InBatch {
+        /// Counted from 1.
+        position: usize,
+        /// Why it is refused.
+        refusal: Box<Refusal>,
+    },
     /// Nothing listens at the backend's port.
     #[error("Service unavailable: the MCP server behind this address is not reachable")]
     BackendAway,
@@ -99,9 +148,19 @@ impl Refusal {
     pub fn status(&self) -> StatusCode {
         match self {
             Self::NotConfigured | Self::Stopping | Self::BackendAway => StatusCode::SERVICE_UNAVAILABLE,
-            Self::HostMissing | Self::HostAmbiguous | Self::BodyBroken | Self::NotJson | Self::NotMessage(_) => {
-                StatusCode::BAD_REQUEST
-            }
+            Self::HostMissing
+            | Self::HostAmbiguous
+            | Self::BodyBroken
+            | Self::NotJson
+            | Self::NotMessage(_)
+            | Self::HeaderRepeated(_)
+            | Self::SessionIllegal
+            | Self::HeaderMismatch(_)
+            | Self::MetaMissing(_)
+            | Self::VersionUnsupported { .. }
+            | Self::BatchUnknown
+            | Self::BatchedInitialize => StatusCode::BAD_REQUEST,
+            Self::InBatch { refusal, .. } => refusal.status(),
             Self::HostUnknown => StatusCode::MISDIRECTED_REQUEST,
             Self::OriginUnknown => StatusCode::FORBIDDEN,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
@@ -133,6 +192,12 @@ impl Refusal {
             Self::BodySlow => "body_slow",
             Self::BodyBroken => "body_broken",
             Self::NotJson | Self::NotMessage(_) => "malformed",
+            Self::HeaderRepeated(_) | Self::SessionIllegal => "header_malformed",
+            Self::HeaderMismatch(_) => "header_mismatch",
+            Self::MetaMissing(_) => "meta_missing",
+            Self::VersionUnsupported { .. } => "version",
+            Self::BatchUnknown | Self::BatchedInitialize => "batch",
+            Self::InBatch { refusal, .. } => refusal.label(),
             Self::BackendAway => "backend_away",
             Self::BackendBroken => "backend_broken",
             Self::BackendRedirects => "backend_redirects",
@@ -148,19 +213,38 @@ impl Refusal {
     fn code(&self) -> i64 {
         match self {
             Self::NotJson => PARSE_ERROR,
-            Self::NotMessage(_) => INVALID_REQUEST,
+            Self::NotMessage(_)
+            | Self::HeaderRepeated(_)
+            | Self::SessionIllegal
+            | Self::BatchUnknown
+            | Self::BatchedInitialize => INVALID_REQUEST,
+            Self::HeaderMismatch(_) => HEADER_MISMATCH,
+            Self::MetaMissing(_) => INVALID_PARAMS,
+            Self::VersionUnsupported { code, .. } => *code,
+            Self::InBatch { refusal, .. } => refusal.code(),
             other => i64::from(other.status().as_u16()),
         }
     }
 
-    /// The JSON-RPC error, for the request with that id where it is known.
-    pub fn message(&self, id: Option<&RawValue>) -> String {
-        error(id, self.code(), &self.to_string())
+    /// What a client can act on.
+    fn data(&self) -> Option<Value> {
+        match self {
+            Self::VersionUnsupported { requested, supported, .. } => {
+                Some(serde_json::json!({"supported": supported, "requested": requested}))
+            }
+            Self::InBatch { refusal, .. } => refusal.data(),
+            _ => None,
+        }
+    }
+
+    /// The JSON-RPC error, for those who wait where they are known.
+    pub fn message(&self, waiting: &Waiting) -> String {
+        waiting.error(self.code(), &self.to_string(), self.data().as_ref())
     }
 
     /// The whole answer.
-    pub fn into_response(self, id: Option<&RawValue>) -> Response<Body> {
-        let mut response = json(self.status(), self.message(id));
+    pub fn into_response(self, waiting: &Waiting) -> Response<Body> {
+        let mut response = json(self.status(), self.message(waiting));
         let headers = response.headers_mut();
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         match self {
@@ -184,8 +268,36 @@ impl Refusal {
     }
 }
 
-/// A JSON-RPC error message. Without a known id, `id` is null.
-pub fn error(id: Option<&RawValue>, code: i64, message: &str) -> String {
+/// The requests that wait for an answer, by their ids.
+#[derive(Clone, Debug, Default)]
+pub enum Waiting {
+    /// None that is known.
+    #[default]
+    Nobody,
+    /// One request.
+    One(Box<RawValue>),
+    /// The requests of a batch.
+    Batch(Vec<Box<RawValue>>),
+}
+
+impl Waiting {
+    /// The same error for each of them. Where nobody is known to wait, its `id` is null, as JSON-RPC has it.
+    pub fn error(&self, code: i64, message: &str, data: Option<&Value>) -> String {
+        let one = |id: Option<&RawValue>| error(id, code, message, data);
+        match self {
+            Self::Nobody => one(None),
+            Self::One(id) => one(Some(id)),
+            Self::Batch(ids) if ids.is_empty() => one(None),
+            Self::Batch(ids) => {
+                let errors: Vec<_> = ids.iter().map(|id| one(Some(id))).collect();
+                format!("[{}]", errors.join(","))
+            }
+        }
+    }
+}
+
+/// A JSON-RPC error message.
+pub fn error(id: Option<&RawValue>, code: i64, message: &str, data: Option<&Value>) -> String {
     #[derive(Serialize)]
     struct Message<'a> {
         jsonrpc: &'static str,
@@ -196,8 +308,10 @@ pub fn error(id: Option<&RawValue>, code: i64, message: &str) -> String {
     struct Error<'a> {
         code: i64,
         message: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        data: Option<&'a Value>,
     }
-    let message = Message { jsonrpc: "2.0", id, error: Error { code, message } };
+    let message = Message { jsonrpc: "2.0", id, error: Error { code, message, data } };
     serde_json::to_string(&message).unwrap_or_default() // plain data: cannot fail
 }
 
@@ -233,6 +347,18 @@ mod tests {
             Refusal::BodyBroken,
             Refusal::NotJson,
             Refusal::NotMessage("two \"id\" keys".into()),
+            Refusal::HeaderRepeated("Mcp-Session-Id"),
+            Refusal::SessionIllegal,
+            Refusal::HeaderMismatch("Mcp-Name".into()),
+            Refusal::MetaMissing("io.modelcontextprotocol/protocolVersion"),
+            Refusal::VersionUnsupported {
+                requested: "2099-01-01".into(),
+                supported: vec!["2025-11-25".into(), "2025-06-18".into()],
+                code: UNSUPPORTED_VERSION,
+            },
+            Refusal::BatchUnknown,
+            Refusal::BatchedInitialize,
+            Refusal::InBatch { position: 2, refusal: Box::new(Refusal::NotMessage("method is missing".into())) },
             Refusal::BackendAway,
             Refusal::BackendBroken,
             Refusal::BackendRedirects,
@@ -240,7 +366,9 @@ mod tests {
         ];
         let lines: Vec<_> = all
             .into_iter()
-            .map(|refusal| format!("{} {} {}", refusal.status().as_u16(), refusal.label(), refusal.message(None)))
+            .map(|refusal| {
+                format!("{} {} {}", refusal.status().as_u16(), refusal.label(), refusal.message(&Waiting::Nobody))
+            })
             .collect();
         insta::assert_snapshot!(lines.join("\n"));
     }

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
+use http::{HeaderMap, HeaderValue, Method, Response};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use mooring_contract::door_status::Handshake;
 use serde_json::{Value, json};
 
-use crate::headers::essence;
-use crate::refusal::Refusal;
+use crate::era::{Era, LEGACY, MODERN};
+use crate::headers::{METHOD, SESSION, VERSION, essence};
+use crate::refusal::{INTERNAL_ERROR, Refusal};
 use crate::relay::Relay;
-use crate::tools::era::{LEGACY, MODERN};
 
 /// Longest wait for one answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -26,32 +26,83 @@ const MESSAGE_MAXIMUM: usize = 200;
 /// Most pages of tools that are counted.
 const PAGES: usize = 100;
 
-const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const SERVER_INFO: &str = "/_meta/io.modelcontextprotocol~1serverInfo"; // a JSON pointer
 
-/// The whole conversation; the error is for people.
-pub async fn handshake(relay: &Relay) -> Result<Handshake, String> {
-    let legacy = legacy(relay).await;
-    let modern = modern(relay, legacy.is_err()).await;
-    match (legacy, modern) {
-        (Ok(legacy), Some(modern)) => {
-            let versions = legacy.protocol_versions.into_iter().chain(modern.protocol_versions);
-            let versions: BTreeSet<String> = versions.collect();
-            Ok(Handshake { protocol_versions: versions.into_iter().rev().collect(), ..legacy })
-        }
-        (Ok(handshake), None) | (Err(_), Some(handshake)) => Ok(handshake),
-        (Err(error), None) => Err(error),
+/// What a server answered.
+#[derive(Debug)]
+pub struct Heard {
+    /// In sum.
+    pub handshake: Handshake,
+    /// The era that it speaks, where it refused the other one for certain.
+    pub only: Option<Era>,
+}
+
+/// Why there is no handshake in one era.
+#[derive(Default)]
+struct Failure {
+    /// For people.
+    words: String,
+    /// HTTP status, where there was an answer.
+    status: u16,
+    /// JSON-RPC error, where the answer was one.
+    code: Option<i64>,
+}
+
+impl From<String> for Failure {
+    fn from(words: String) -> Self {
+        Self { words, ..Self::default() }
     }
 }
 
-async fn legacy(relay: &Relay) -> Result<Handshake, String> {
+impl Failure {
+    /// Whether the server knows nothing of that era: not slow, busy or broken, and not asking for a credential.
+    fn is_refusal(&self, era: Era) -> bool {
+        // The codes of the modern era tell of a server that only disagrees about the request.
+        let knows = |code: i64| code == INTERNAL_ERROR || (era == Era::Modern && (-32099..=-32020).contains(&code));
+        match self.status {
+            200 => self.code.is_some_and(|code| !knows(code)),
+            400 | 404 | 405 => !self.code.is_some_and(knows),
+            _ => false,
+        }
+    }
+}
+
+/// The whole conversation; the error is for people.
+pub async fn handshake(relay: &Relay) -> Result<Heard, String> {
+    let legacy = legacy(relay).await;
+    let modern = modern(relay, legacy.is_err()).await;
+    match (legacy, modern) {
+        (Ok(legacy), Ok(modern)) => {
+            let speaks_modern = modern.protocol_versions.iter().any(|version| is_modern(version));
+            let versions = legacy.protocol_versions.into_iter().chain(modern.protocol_versions);
+            let versions: BTreeSet<String> = versions.collect();
+            let protocol_versions = versions.into_iter().rev().collect();
+            let only = (!speaks_modern).then_some(Era::Legacy);
+            Ok(Heard { handshake: Handshake { protocol_versions, ..legacy }, only })
+        }
+        (Ok(handshake), Err(failure)) => {
+            Ok(Heard { handshake, only: failure.is_refusal(Era::Modern).then_some(Era::Legacy) })
+        }
+        (Err(failure), Ok(handshake)) => {
+            let certain =
+                failure.is_refusal(Era::Legacy) && handshake.protocol_versions.iter().all(|version| is_modern(version));
+            Ok(Heard { handshake, only: certain.then_some(Era::Modern) })
+        }
+        (Err(failure), Err(_)) => Err(failure.words),
+    }
+}
+
+fn is_modern(version: &str) -> bool {
+    Era::of_revision(version) == Era::Modern
+}
+
+async fn legacy(relay: &Relay) -> Result<Handshake, Failure> {
     let client = json!({"name": "mooring", "version": env!("CARGO_PKG_VERSION")});
     let [newest, ..] = LEGACY;
     let params = json!({"protocolVersion": newest, "capabilities": {}, "clientInfo": client});
     let (result, headers) = ask(relay, HeaderMap::new(), "initialize", params).await?;
-    let version = text(&result, "/protocolVersion").ok_or("its answer to initialize names no protocol version")?;
+    let version = text(&result, "/protocolVersion")
+        .ok_or_else(|| "its answer to initialize names no protocol version".to_owned())?;
     let mut follow = HeaderMap::new();
     if let Ok(version) = HeaderValue::try_from(&version) {
         follow.insert(VERSION, version);
@@ -75,8 +126,7 @@ async fn legacy(relay: &Relay) -> Result<Handshake, String> {
     })
 }
 
-/// `None` where the server is not modern.
-async fn modern(relay: &Relay, count_tools: bool) -> Option<Handshake> {
+async fn modern(relay: &Relay, count_tools: bool) -> Result<Handshake, Failure> {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": MODERN,
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -85,14 +135,15 @@ async fn modern(relay: &Relay, count_tools: bool) -> Option<Handshake> {
     let mut headers = HeaderMap::new();
     headers.insert(VERSION, HeaderValue::from_static(MODERN));
     let params = json!({"_meta": meta});
-    let (result, _) = ask(relay, headers.clone(), "server/discover", params.clone()).await.ok()?;
-    let versions = result.get("supportedVersions")?.as_array()?;
+    let (result, _) = ask(relay, headers.clone(), "server/discover", params.clone()).await?;
+    let versions = result.get("supportedVersions").and_then(Value::as_array);
+    let versions = versions.ok_or_else(|| "its answer to server/discover names no protocol versions".to_owned())?;
     let mut versions: Vec<String> = versions.iter().filter_map(Value::as_str).map(str::to_owned).collect();
     versions.sort_unstable_by(|a, b| b.cmp(a));
     let info = result.pointer(SERVER_INFO).or_else(|| result.get("serverInfo")).cloned().unwrap_or_default();
     let tools = count_tools && has_tools(&result);
     let tool_count = if tools { count(relay, &headers, &params).await } else { None };
-    Some(Handshake {
+    Ok(Handshake {
         name: text(&info, "/name").unwrap_or_default(),
         version: text(&info, "/version").unwrap_or_default(),
         protocol_versions: versions,
@@ -114,7 +165,12 @@ async fn count(relay: &Relay, headers: &HeaderMap, params: &Value) -> Option<u32
 }
 
 /// One request; its result and the answer's headers, or what is wrong, in words.
-async fn ask(relay: &Relay, mut headers: HeaderMap, method: &str, params: Value) -> Result<(Value, HeaderMap), String> {
+async fn ask(
+    relay: &Relay,
+    mut headers: HeaderMap,
+    method: &str,
+    params: Value,
+) -> Result<(Value, HeaderMap), Failure> {
     if let Ok(name) = HeaderValue::try_from(method) {
         headers.insert(METHOD, name);
     }
@@ -128,19 +184,20 @@ async fn ask(relay: &Relay, mut headers: HeaderMap, method: &str, params: Value)
         let answer = answer.unwrap_or_default();
         let result = answer.get("result").filter(|result| result.is_object() && status.is_success());
         let status = status.as_u16();
-        match (result, answer.pointer("/error/code")) {
-            (Some(result), _) => Ok((result.clone(), headers)),
+        let words = match (result, answer.pointer("/error/code")) {
+            (Some(result), _) => return Ok((result.clone(), headers)),
             (None, Some(code)) => {
                 let message = text(&answer, "/error/message").unwrap_or_default();
                 let message: String = message.chars().take(MESSAGE_MAXIMUM).collect();
-                Err(format!("answered {method} with HTTP {status} and error {code}: {message}"))
+                format!("answered {method} with HTTP {status} and error {code}: {message}")
             }
-            (None, None) => Err(format!("answered {}to {method}{}", described(status, &media_type), guess(status))),
-        }
+            (None, None) => format!("answered {}to {method}{}", described(status, &media_type), guess(status)),
+        };
+        Err(Failure { words, status, code: answer.pointer("/error/code").and_then(Value::as_i64) })
     };
     match tokio::time::timeout(PATIENCE, asking).await {
         Ok(result) => result,
-        Err(_) => Err(format!("did not answer {method} within {} s", PATIENCE.as_secs())),
+        Err(_) => Err(format!("did not answer {method} within {} s", PATIENCE.as_secs()).into()),
     }
 }
 

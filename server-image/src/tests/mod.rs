@@ -2,6 +2,7 @@
 
 mod backend;
 mod drain;
+mod eras;
 mod front;
 mod handshakes;
 pub mod kubelet;

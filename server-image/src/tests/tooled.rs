@@ -137,6 +137,17 @@ async fn the_answers_to_legacy_clients() {
         (both, "", r#"{"jsonrpc":"2.0","id":1,"result":{}}"#.into()),
         (both, "1999-01-01", r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.into()),
         (both, "", "[]".into()),
+        (both, "", format!("[{},{}]", request("ping"), with_id("\"b\""))),
+        (both, "2025-03-26", format!("[{},{},{}]", request("x"), call("forecast", &json!({})), request("tools/call"))),
+        ("text/event-stream", "2025-03-26", format!("[{}]", request("ping"))),
+        ("text/html", "2025-03-26", format!("[{}]", request("ping"))),
+        (
+            both,
+            "2025-03-26",
+            r#"[{"method":"notifications/x"},{"id":1,"result":{}},{"id":null,"method":"ping"}]"#.into(),
+        ),
+        (both, "2025-03-26", format!("[{},{}]", request("ping"), initialize("2025-03-26"))),
+        (both, "2025-11-25", format!("[{}]", request("ping"))),
         (both, "", "7".into()),
         (both, "", "{".into()),
     ];
@@ -185,6 +196,10 @@ async fn the_answers_to_modern_clients() {
     let mut future = message("tools/list", json!({}));
     future["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2099-01-01".into();
     let oslo = json!({"name": "forecast", "arguments": {"city": "Oslo"}});
+    let notification = |version: &str| {
+        let meta = json!({"io.modelcontextprotocol/protocolVersion": version});
+        json!({"jsonrpc": "2.0", "method": "notifications/x", "params": {"_meta": meta}})
+    };
     let cases: Vec<Case> = vec![
         (&[VERSION, ("mcp-method", "server/discover")], message("server/discover", json!({}))),
         (&[VERSION, ("mcp-method", "tools/list")], message("tools/list", json!({}))),
@@ -205,6 +220,33 @@ async fn the_answers_to_modern_clients() {
         (&[VERSION, ("mcp-method", "tools/list")], without_capabilities),
         (&[("mcp-protocol-version", "2099-01-01"), ("mcp-method", "tools/list")], future),
         (&[VERSION], json!({"jsonrpc": "2.0", "method": "notifications/cancelled"})),
+        (&[VERSION], notification("2026-07-28")),
+        (&[VERSION], notification("2099-01-01")),
+        (&[("mcp-protocol-version", "2099-01-01")], notification("2099-01-01")),
+        (&[VERSION], json!({"jsonrpc": "2.0", "id": 1, "result": {}})),
+        (&[VERSION], json!([message("tools/list", json!({}))])),
+        (&[VERSION, ("accept", "text/html"), ("mcp-method", "tools/list")], message("tools/list", json!({}))),
+        (&[VERSION, ("accept", "text/event-stream"), ("mcp-method", "tools/list")], message("tools/list", json!({}))),
+        (&[VERSION, ("accept", "text/event-stream"), ("mcp-method", "ping")], message("ping", json!({}))),
+        (&[VERSION, ("mcp-method", "tools/list")], message("tools/list", json!({"cursor": "x"}))),
+        (
+            &[VERSION, ("mcp-method", "tools/call"), ("mcp-name", "nothing")],
+            message("tools/call", json!({"name": "nothing"})),
+        ),
+        (&[VERSION, ("mcp-method", "tools/call")], message("tools/call", json!({"name": 7}))),
+        (
+            &[VERSION, ("mcp-method", "tools/call"), ("mcp-name", "forecast")],
+            message("tools/call", json!({"name": "forecast"})),
+        ),
+        // Nothing here ever changes while a client listens, and no capability promises it.
+        (
+            &[VERSION, ("mcp-method", "subscriptions/listen")],
+            message("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}})),
+        ),
+        (
+            &[VERSION, ("mcp-method", "resources/read"), ("mcp-name", "u")],
+            message("resources/read", json!({"uri": "u"})),
+        ),
     ];
     let mut table = String::new();
     for (headers, message) in cases {
@@ -212,11 +254,20 @@ async fn the_answers_to_modern_clients() {
         for (name, value) in headers {
             post.headers_mut().insert(HeaderName::try_from(*name).unwrap(), HeaderValue::try_from(*value).unwrap());
         }
-        let (status, answer) = text(front.ask(post).await).await;
-        let method = message["method"].as_str().unwrap();
-        writeln!(table, "{method} {headers:?}\n  {status} {answer}").unwrap();
+        let (status, answered, answer) = collect(front.ask(post).await).await;
+        assert!(!answered.contains_key("mcp-session-id"));
+        let method = message["method"].as_str().unwrap_or("no single method");
+        let answer = String::from_utf8_lossy(&answer).replace('\n', "⏎");
+        writeln!(table, "{method} {headers:?}\n  {} {answer}", status.as_u16()).unwrap();
+    }
+    for method in ["GET", "DELETE"] {
+        let mut request = front.bare(method, "/weather/mcp");
+        request.headers_mut().insert(VERSION.0, HeaderValue::from_static(VERSION.1));
+        let (status, headers, _) = collect(front.ask(request).await).await;
+        writeln!(table, "{method}\n  {} {:?}", status.as_u16(), headers["allow"]).unwrap();
     }
     insta::assert_snapshot!(table.replace(&api.port.to_string(), "PORT"));
+    assert_eq!(api.calls(), 2, "what is refused calls no API");
 }
 
 #[tokio::test]
@@ -297,6 +348,10 @@ async fn a_wrong_declaration_is_told_and_never_served() {
         ("http.method", Box::new(|tool| tool["http"]["method"] = "get".into())),
         ("http.url", Box::new(|tool| tool["http"]["url"] = "http://{city}/".into())),
         ("inputSchema", Box::new(|tool| tool["inputSchema"]["type"] = 7.into())),
+        (
+            "inputSchema",
+            Box::new(|tool| tool["inputSchema"]["properties"]["city"]["x-mcp-header"] = "two words".into()),
+        ),
         ("http.headers", Box::new(|tool| tool["http"]["headers"] = json!([{"name": "a b", "value": "x"}]))),
         ("http.headers", Box::new(|tool| tool["http"]["headers"] = json!([{"name": "Host", "value": "x"}]))),
         ("http.headers", Box::new(|tool| tool["http"]["headers"] = json!([{"name": "a", "value": "x\ny"}]))),
@@ -313,6 +368,36 @@ async fn a_wrong_declaration_is_told_and_never_served() {
     let mut config = http_config(1);
     config["source"] = json!({"tools": [forecast(1), forecast(1)]});
     assert!(Front::new(&config).door.status().config_error.unwrap().contains("twice"));
+}
+
+#[tokio::test]
+async fn a_modern_call_repeats_its_arguments_in_headers() {
+    let api = api().await;
+    let mut mirrored = forecast(api.port);
+    mirrored["inputSchema"]["properties"]["city"]["x-mcp-header"] = "City".into();
+    mirrored["inputSchema"]["properties"]["days"]["x-mcp-header"] = "Days".into();
+    let front = front(&[mirrored]);
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}});
+    let params = json!({"name": "forecast", "arguments": {"city": "São Paulo", "days": 3}, "_meta": meta});
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
+    let legacy = call("forecast", &json!({"city": "São Paulo", "days": 3}));
+    let city = ("mcp-param-city", "=?base64?U8OjbyBQYXVsbw==?=");
+    let name: &[(&str, &str)] = &[VERSION, ("mcp-method", "tools/call"), ("mcp-name", "forecast")];
+    for (headers, body, expected) in [
+        (&[city, ("mcp-param-days", "3.0")][..], &body, (200, 1)),
+        (&[city], &body, (400, 1)),
+        (&[city, ("mcp-param-days", "4")], &body, (400, 1)),
+        (&[("mcp-param-city", "Oslo"), ("mcp-param-days", "3")], &body, (400, 1)),
+        (&[("mcp-param-city", "Oslo")], &legacy, (200, 2)),
+    ] {
+        let mut post = front.post(body);
+        for (name, value) in name.iter().filter(|_| *body != legacy).chain(headers) {
+            post.headers_mut().insert(HeaderName::try_from(*name).unwrap(), HeaderValue::try_from(*value).unwrap());
+        }
+        let (status, answer) = text(front.ask(post).await).await;
+        assert_eq!((status, api.calls()), expected, "{headers:?}: {answer}");
+        assert_eq!(status == 400, answer.contains("-32020"), "{answer}");
+    }
 }
 
 #[tokio::test]

@@ -12,13 +12,16 @@ use hyper::body::Incoming;
 use jsonschema::Validator;
 use mooring_contract::config::{HeaderValue as Setting, Tool, ToolHeader};
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::arguments::{self, Arguments};
-use super::era::Era;
+use super::mirror::{self, Mirror};
 use super::template::Template;
 use crate::clients::{ApiClient, Clients};
+use crate::era::Era;
 use crate::headers::essence;
+use crate::refusal::Refusal;
 use crate::relay::cause;
 use crate::rules::Environment;
 
@@ -34,6 +37,7 @@ const REDIRECTS: usize = 5;
 pub struct DeclaredTool {
     name: String,
     validator: Validator,
+    mirrors: Vec<Mirror>,
     method: Method,
     template: Template,
     headers: HeaderMap,
@@ -67,8 +71,8 @@ impl ToolResult {
         Self { text, structured: None, is_error: true }
     }
 
-    /// As the revision wants it.
-    pub fn in_era(&self, era: Era) -> impl Serialize + '_ {
+    /// As the revision wants it; a modern one names the server in `meta`.
+    pub fn in_era<'a>(&'a self, era: Era, meta: &'a Value) -> impl Serialize + 'a {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
         struct Wire<'a> {
@@ -78,6 +82,8 @@ impl ToolResult {
             is_error: bool,
             #[serde(skip_serializing_if = "Option::is_none")]
             result_type: Option<&'static str>,
+            #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+            meta: Option<&'a Value>,
         }
         #[derive(Serialize)]
         struct Content<'a> {
@@ -89,6 +95,7 @@ impl ToolResult {
             structured_content: self.structured.as_deref(),
             is_error: self.is_error,
             result_type: (era == Era::Modern).then_some("complete"),
+            meta: (era == Era::Modern).then_some(meta),
         }
     }
 }
@@ -111,6 +118,7 @@ impl DeclaredTool {
         }
         Ok(Self {
             validator: arguments::compile(&tool.input_schema)?,
+            mirrors: mirror::compile(&tool.input_schema)?,
             name: tool.name,
             method,
             template,
@@ -119,6 +127,11 @@ impl DeclaredTool {
             timeout: Duration::from_millis(tool.http.timeout_ms),
             client: clients.api()?,
         })
+    }
+
+    /// Refuses a modern call whose `Mcp-Param-*` headers are not its arguments.
+    pub fn check_headers(&self, headers: &HeaderMap, arguments: Option<&RawValue>) -> Result<(), Refusal> {
+        mirror::check(&self.mirrors, headers, arguments)
     }
 
     /// Calls the tool.

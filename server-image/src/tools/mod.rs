@@ -3,13 +3,15 @@
 
 pub mod arguments;
 pub mod call;
-pub mod era;
+pub mod mirror;
 pub mod template;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, join_all, ready};
 use http::{HeaderMap, Response, StatusCode};
 use mooring_contract::config::Tool;
 use mooring_contract::door_status::Handshake;
@@ -21,16 +23,15 @@ use tokio_util::task::TaskTracker;
 use crate::body::{Body, empty, full};
 use crate::clients::Clients;
 use crate::commit::{event, event_stream};
-use crate::headers::accepts;
-use crate::peek::Message;
-use crate::refusal::{Refusal, json as json_answer};
+use crate::era::{Era, LEGACY, MODERN};
+use crate::headers::{VERSION, accepts};
+use crate::peek::{Call, Message, Params, Reading, Seen};
+use crate::refusal::{
+    INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Refusal, UNSUPPORTED_VERSION, error, json as json_answer,
+};
 use crate::rules::Environment;
-use call::DeclaredTool;
-use era::{Era, MODERN, Params};
+use call::{CallError, DeclaredTool, ToolResult};
 
-const METHOD_NOT_FOUND: i64 = -32601;
-const INVALID_PARAMS: i64 = -32602;
-const INTERNAL_ERROR: i64 = -32603;
 /// How long a client may keep the tool list, in milliseconds. The list changes when its owner edits it.
 const LIST_TTL: u32 = 60_000;
 
@@ -45,12 +46,12 @@ pub struct ToolServer {
 /// What a method came to.
 enum Outcome {
     Result(Box<RawValue>),
-    Error { code: i64, message: String, data: Option<Value> },
+    Error { code: i64, message: String },
 }
 
 impl Outcome {
     fn error(code: i64, message: impl Into<String>) -> Self {
-        Self::Error { code, message: message.into(), data: None }
+        Self::Error { code, message: message.into() }
     }
 }
 
@@ -76,52 +77,62 @@ impl ToolServer {
         Handshake {
             name: self.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            protocol_versions: era::all_versions().map(str::to_owned).collect(),
+            protocol_versions: served(),
             tool_count: u32::try_from(self.tools.len()).ok(),
         }
     }
 
-    /// Answers one POST. A call that outlives its client runs on `calls`.
-    pub async fn answer(
+    /// Answers one POST, whose era is told and whose headers are checked. A call that outlives its client runs on `calls`.
+    pub fn answer(
         &self,
         headers: &HeaderMap,
-        body: &[u8],
-        message: Message,
+        reading: &Reading<'_>,
+        era: Era,
         calls: &TaskTracker,
-    ) -> Result<Response<Body>, Refusal> {
-        let (id, method) = match message {
-            Message::Batch => return Err(Refusal::NotMessage("one message at a time: batches are not taken".into())),
-            Message::Response => return Ok(accepted()),
-            Message::Notification(method) => {
-                let modern = headers.get(era::VERSION_HEADER).is_some_and(|version| version == MODERN);
-                let known = modern || era::legacy_version(headers, &method).is_ok();
-                return if known { Ok(accepted()) } else { Ok(unsupported(None, headers)) };
-            }
-            Message::Request(id, method) => (id, method),
+    ) -> Result<BoxFuture<'static, Response<Body>>, Refusal> {
+        let messages: Vec<&Message<'_>> = match reading {
+            Reading::One(message) => vec![message],
+            Reading::Batch(elements) => elements.iter().flatten().collect(),
         };
-        let form = Form::of(headers)?;
-        let params = match Params::read(body) {
-            Ok(params) => params,
-            Err(reason) => return Ok(reply(&id, &Outcome::error(INVALID_PARAMS, reason), StatusCode::OK, form)),
-        };
-        match Era::of(headers, &method, &params) {
-            Err(problem) => {
-                let outcome = Outcome::Error { code: problem.code, message: problem.message, data: problem.data };
-                Ok(reply(&id, &outcome, StatusCode::BAD_REQUEST, form))
-            }
-            Ok(era) => {
-                let outcome = self.dispatch(era, &method, &params, calls).await;
-                let unknown = matches!(outcome, Outcome::Error { code: METHOD_NOT_FOUND, .. });
-                let status = if era == Era::Modern && unknown { StatusCode::NOT_FOUND } else { StatusCode::OK };
-                Ok(reply(&id, &outcome, status, form))
+        let mut outcomes = Vec::new();
+        for message in messages {
+            demands(era, headers, message)?;
+            if let Message::Request(id, call) = message {
+                let outcome = self.outcome(era, headers, call, calls)?;
+                let id = (*id).to_owned();
+                outcomes.push(async move { (id, outcome.await) });
             }
         }
+        if outcomes.is_empty() {
+            return Ok(ready(accepted()).boxed());
+        }
+        let form = Form::of(headers)?;
+        let is_batch = matches!(reading, Reading::Batch(_));
+        let answer = async move {
+            let outcomes = join_all(outcomes).await;
+            let unknown =
+                outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Error { code: METHOD_NOT_FOUND, .. }));
+            let status = if era == Era::Modern && unknown { StatusCode::NOT_FOUND } else { StatusCode::OK };
+            let texts: Vec<_> = outcomes.iter().map(|(id, outcome)| text(id, outcome)).collect();
+            let text = texts.join(",");
+            form.answer(status, if is_batch { format!("[{text}]") } else { text })
+        };
+        Ok(answer.boxed())
     }
 
-    async fn dispatch(&self, era: Era, method: &str, params: &Params<'_>, calls: &TaskTracker) -> Outcome {
-        match (era, method) {
+    fn outcome(
+        &self,
+        era: Era,
+        headers: &HeaderMap,
+        call: &Call<'_>,
+        calls: &TaskTracker,
+    ) -> Result<BoxFuture<'static, Outcome>, Refusal> {
+        let params = &call.params;
+        let outcome = match (era, call.method.as_ref()) {
+            _ if params.malformed => Outcome::error(INVALID_PARAMS, "params must be an object"),
+            (_, "tools/call") => return self.call(era, headers, params, calls),
             (Era::Legacy, "initialize") => {
-                let version = era::negotiate(params.protocol_version());
+                let version = negotiate(params.protocol_version.as_ref().and_then(Seen::text));
                 let server = self.identity();
                 self.result(
                     era,
@@ -130,67 +141,122 @@ impl ToolServer {
             }
             (Era::Legacy, "ping") => self.result(era, json!({})),
             (Era::Modern, "server/discover") => {
-                let (ttl, scope) = (LIST_TTL, "private");
-                let versions: Vec<_> = era::all_versions().collect();
+                let (ttl, scope, versions) = (LIST_TTL, "private", served());
                 self.result(
                     era,
                     json!({"supportedVersions": versions, "capabilities": {"tools": {}}, "ttlMs": ttl, "cacheScope": scope}),
                 )
             }
-            (_, "tools/list") => match (params.cursor(), era) {
+            (_, "tools/list") => match (&params.cursor, era) {
                 (Some(_), _) => Outcome::error(INVALID_PARAMS, "Unknown cursor: the list has one page"),
                 (None, Era::Legacy) => self.result(era, json!({"tools": self.list})),
                 (None, Era::Modern) => {
                     self.result(era, json!({"tools": self.list, "ttlMs": LIST_TTL, "cacheScope": "private"}))
                 }
             },
-            (_, "tools/call") => self.call(era, params, calls).await,
             (_, method) => Outcome::error(METHOD_NOT_FOUND, format!("Method not found: {}", shortened(method))),
-        }
+        };
+        Ok(ready(outcome).boxed())
     }
 
-    async fn call(&self, era: Era, params: &Params<'_>, calls: &TaskTracker) -> Outcome {
-        let Some(name) = params.name() else {
-            return Outcome::error(INVALID_PARAMS, "params.name must be a string");
+    fn call(
+        &self,
+        era: Era,
+        headers: &HeaderMap,
+        params: &Params<'_>,
+        calls: &TaskTracker,
+    ) -> Result<BoxFuture<'static, Outcome>, Refusal> {
+        let invalid = |reason: String| Ok(ready(Outcome::error(INVALID_PARAMS, reason)).boxed());
+        let Some(name) = params.name.as_ref().and_then(Seen::text) else {
+            return invalid("params.name must be a string".into());
         };
         let Some(tool) = self.tools.get(name.as_ref()) else {
-            return Outcome::error(INVALID_PARAMS, format!("Unknown tool: {}", shortened(&name)));
+            return invalid(format!("Unknown tool: {}", shortened(name)));
         };
-        let tool = Arc::clone(tool);
-        let arguments = params.arguments().map(RawValue::to_owned);
-        let calling = async move { tool.call(arguments.as_deref()).await };
-        let result = match era {
-            // Closing the answer is the modern way to cancel.
-            Era::Modern => calling.await,
-            // A legacy client that loses its connection did not cancel.
-            Era::Legacy => match calls.spawn(calling).await {
-                Ok(result) => result,
-                Err(_) => return Outcome::error(INTERNAL_ERROR, "The call broke off"),
-            },
-        };
-        match result {
-            Ok(result) => match to_raw_value(&result.in_era(era)) {
-                Ok(result) => Outcome::Result(result),
-                Err(error) => Outcome::error(INTERNAL_ERROR, error.to_string()),
-            },
-            Err(call::CallError::Arguments(reason)) => Outcome::error(INVALID_PARAMS, reason),
-            Err(call::CallError::Fault(reason)) => Outcome::error(INTERNAL_ERROR, reason),
+        if era == Era::Modern {
+            tool.check_headers(headers, params.arguments)?;
         }
+        let tool = Arc::clone(tool);
+        let arguments = params.arguments.map(RawValue::to_owned);
+        let meta = self.meta();
+        let calling = async move { called(tool.call(arguments.as_deref()).await, era, &meta) };
+        Ok(match era {
+            // Closing the answer is the modern way to cancel.
+            Era::Modern => calling.boxed(),
+            // A legacy client that loses its connection did not cancel.
+            Era::Legacy => {
+                let running = calls.spawn(calling);
+                let broken = |_| Outcome::error(INTERNAL_ERROR, "The call broke off");
+                async move { running.await.unwrap_or_else(broken) }.boxed()
+            }
+        })
     }
 
     fn identity(&self) -> Value {
         json!({"name": self.name, "version": env!("CARGO_PKG_VERSION")})
     }
 
+    /// By which a modern result names the server.
+    fn meta(&self) -> Value {
+        json!({"io.modelcontextprotocol/serverInfo": self.identity()})
+    }
+
     fn result(&self, era: Era, mut result: Value) -> Outcome {
         if let (Era::Modern, Some(map)) = (era, result.as_object_mut()) {
             map.insert("resultType".into(), "complete".into());
-            map.insert("_meta".into(), json!({"io.modelcontextprotocol/serverInfo": self.identity()}));
+            map.insert("_meta".into(), self.meta());
         }
         match to_raw_value(&result) {
             Ok(result) => Outcome::Result(result),
             Err(error) => Outcome::error(INTERNAL_ERROR, error.to_string()),
         }
+    }
+}
+
+fn called(result: Result<ToolResult, CallError>, era: Era, meta: &Value) -> Outcome {
+    match result {
+        Ok(result) => match to_raw_value(&result.in_era(era, meta)) {
+            Ok(result) => Outcome::Result(result),
+            Err(error) => Outcome::error(INTERNAL_ERROR, error.to_string()),
+        },
+        Err(CallError::Arguments(reason)) => Outcome::error(INVALID_PARAMS, reason),
+        Err(CallError::Fault(reason)) => Outcome::error(INTERNAL_ERROR, reason),
+    }
+}
+
+/// Every revision that is served, newest first.
+fn served() -> Vec<String> {
+    std::iter::once(MODERN).chain(LEGACY).map(str::to_owned).collect()
+}
+
+/// The revision that `initialize` is answered with.
+fn negotiate(asked: Option<&Cow<'_, str>>) -> &'static str {
+    let [newest, ..] = LEGACY;
+    asked.and_then(|asked| LEGACY.into_iter().find(|known| known == asked)).unwrap_or(newest)
+}
+
+/// What each message must have, besides headers that agree with its body.
+fn demands(era: Era, headers: &HeaderMap, message: &Message<'_>) -> Result<(), Refusal> {
+    let in_header = headers.get(VERSION).map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned());
+    let serves = |revision: &str| match era {
+        Era::Legacy => LEGACY.contains(&revision),
+        Era::Modern => revision == MODERN,
+    };
+    // A handshake may name any revision in its header.
+    let requested = in_header.filter(|_| message.method() != Some("initialize") || era == Era::Modern);
+    if let Some(requested) = requested.filter(|revision| !serves(revision)) {
+        return Err(Refusal::VersionUnsupported { requested, supported: served(), code: UNSUPPORTED_VERSION });
+    }
+    match message {
+        Message::Response if era == Era::Modern => {
+            Err(Refusal::NotMessage("a client sends requests and notifications only".into()))
+        }
+        Message::Request(_, call)
+            if era == Era::Modern && call.params.meta.capabilities.as_ref() != Some(&Seen::Object) =>
+        {
+            Err(Refusal::MetaMissing("io.modelcontextprotocol/clientCapabilities"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -223,49 +289,28 @@ impl Form {
             Err(Refusal::NotAcceptable)
         }
     }
-}
 
-#[derive(Serialize)]
-struct Reply<'a> {
-    jsonrpc: &'static str,
-    id: Option<&'a RawValue>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<&'a RawValue>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<ReplyError<'a>>,
-}
-
-#[derive(Serialize)]
-struct ReplyError<'a> {
-    code: i64,
-    message: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    data: Option<&'a Value>,
-}
-
-fn text(id: Option<&RawValue>, outcome: &Outcome) -> String {
-    let (result, error) = match outcome {
-        Outcome::Result(result) => (Some(result.as_ref()), None),
-        Outcome::Error { code, message, data } => {
-            (None, Some(ReplyError { code: *code, message, data: data.as_ref() }))
+    fn answer(self, status: StatusCode, text: String) -> Response<Body> {
+        match self {
+            Self::Events if status == StatusCode::OK => event_stream(full(event(&text))),
+            // Only an answer with 200 may be an event stream.
+            Self::Events | Self::Json => json_answer(status, text),
         }
-    };
-    serde_json::to_string(&Reply { jsonrpc: "2.0", id, result, error }).unwrap_or_default() // plain data: cannot fail
-}
-
-fn reply(id: &RawValue, outcome: &Outcome, status: StatusCode, form: Form) -> Response<Body> {
-    let text = text(Some(id), outcome);
-    match form {
-        Form::Events if status == StatusCode::OK => event_stream(full(event(&text))),
-        // Only an answer with 200 may be an event stream.
-        Form::Events | Form::Json => json_answer(status, text),
     }
 }
 
-fn unsupported(id: Option<&RawValue>, headers: &HeaderMap) -> Response<Body> {
-    let problem = era::Problem::unsupported(&era::header(headers, era::VERSION_HEADER).unwrap_or_default());
-    let outcome = Outcome::Error { code: problem.code, message: problem.message, data: problem.data };
-    json_answer(StatusCode::BAD_REQUEST, text(id, &outcome))
+fn text(id: &RawValue, outcome: &Outcome) -> String {
+    #[derive(Serialize)]
+    struct Reply<'a> {
+        jsonrpc: &'static str,
+        id: &'a RawValue,
+        result: &'a RawValue,
+    }
+    match outcome {
+        // Plain data: cannot fail.
+        Outcome::Result(result) => serde_json::to_string(&Reply { jsonrpc: "2.0", id, result }).unwrap_or_default(),
+        Outcome::Error { code, message } => error(Some(id), *code, message, None),
+    }
 }
 
 /// 202: taken, and there is nothing to say.

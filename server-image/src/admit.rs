@@ -1,0 +1,108 @@
+//! What is asked, judged as a whole before the backend is: the era of each message, the rules of batches, and whether
+//! the backend speaks that era at all. Knows nothing of what the methods do.
+
+use http::HeaderMap;
+use serde_json::value::RawValue;
+
+use crate::era::{self, Era};
+use crate::headers::{self, VERSION};
+use crate::peek::{Message, Reading, Seen};
+use crate::pipeline::Refused;
+use crate::refusal::{INVALID_PARAMS, Refusal, UNSUPPORTED_VERSION, Waiting};
+
+/// The request whose answer may take long.
+const CALL: &str = "tools/call";
+/// A modern request whose answer is a stream without end, so that no call timeout holds.
+const LISTEN: &str = "subscriptions/listen";
+
+/// What the exchange needs to know of a request.
+#[derive(Debug)]
+pub struct Admitted {
+    /// Its era.
+    pub era: Era,
+    /// Who waits for the answer.
+    pub waiting: Waiting,
+    /// How many messages it has.
+    pub messages: usize,
+    /// Whether its answer may take long.
+    pub slow: bool,
+    /// Whether its answer may never end.
+    pub endless: bool,
+}
+
+impl Admitted {
+    /// The request was admitted, and is refused all the same.
+    pub fn refused(&self, refusal: Refusal) -> Refused {
+        Refused { refusal, waiting: self.waiting.clone(), cors: None }
+    }
+}
+
+/// The one era that a backend speaks, with the revisions that it named; `None` where it speaks both, or nobody knows yet.
+pub type OnlyEra<'a> = Option<(Era, &'a [String])>;
+
+/// Judges a whole request. One message that is refused refuses all of a batch.
+pub fn admit(headers: &HeaderMap, reading: &Reading<'_>, backend: OnlyEra<'_>) -> Result<Admitted, Refused> {
+    let (waiting, era, messages) = match reading {
+        Reading::One(message) => {
+            let waiting = message.id().map_or(Waiting::Nobody, |id| Waiting::One(id.to_owned()));
+            (waiting, headers::single(headers).and_then(|()| one(headers, message, backend)), 1)
+        }
+        Reading::Batch(elements) => {
+            let ids = elements.iter().flatten().filter_map(Message::id).map(RawValue::to_owned);
+            let era = headers::single(headers).and_then(|()| batch(headers, elements, backend));
+            (Waiting::Batch(ids.collect()), era, elements.len())
+        }
+    };
+    let has = |wanted: &str| match reading {
+        Reading::One(message) => message.method() == Some(wanted),
+        Reading::Batch(elements) => elements.iter().flatten().any(|message| message.method() == Some(wanted)),
+    };
+    match era {
+        Ok(era) => Ok(Admitted { era, waiting, messages, slow: has(CALL), endless: has(LISTEN) }),
+        Err(refusal) => Err(Refused { refusal, waiting, cors: None }),
+    }
+}
+
+fn one(headers: &HeaderMap, message: &Message<'_>, backend: OnlyEra<'_>) -> Result<Era, Refusal> {
+    let era = era::tell(headers, message)?;
+    if era == Era::Legacy {
+        headers::legal_session(headers)?;
+    }
+    match backend {
+        Some((only, supported)) if only != era => Err(Refusal::VersionUnsupported {
+            requested: requested(headers, message),
+            supported: supported.to_vec(),
+            // 2025-11-25, "Lifecycle", has its own code for it.
+            code: if era == Era::Modern { UNSUPPORTED_VERSION } else { INVALID_PARAMS },
+        }),
+        _ => Ok(era),
+    }
+}
+
+fn batch(headers: &HeaderMap, elements: &[Result<Message<'_>, Refusal>], backend: OnlyEra<'_>) -> Result<Era, Refusal> {
+    if headers.contains_key(VERSION) && era::version(headers) != Some(era::BATCHES) {
+        return Err(Refusal::BatchUnknown);
+    }
+    for (position, element) in (1..).zip(elements) {
+        element
+            .as_ref()
+            .map_err(Refusal::clone)
+            .and_then(|message| match one(headers, message, backend)? {
+                _ if message.method() == Some("initialize") => Err(Refusal::BatchedInitialize),
+                Era::Modern => Err(Refusal::BatchUnknown),
+                Era::Legacy => Ok(()),
+            })
+            .map_err(|refusal| Refusal::InBatch { position, refusal: Box::new(refusal) })?;
+    }
+    Ok(Era::Legacy)
+}
+
+/// The revision that a message speaks, as far as it says so.
+fn requested(headers: &HeaderMap, message: &Message<'_>) -> String {
+    let text = |seen: &Option<Seen<'_>>| Some(seen.as_ref()?.text()?.to_string());
+    let params = message.call().map(|call| &call.params);
+    params
+        .and_then(|params| text(&params.meta.version).or_else(|| text(&params.protocol_version)))
+        .or_else(|| era::version(headers).map(str::to_owned))
+        .unwrap_or_else(|| era::BATCHES.to_owned()) // what is assumed of a request that says nothing
+}
