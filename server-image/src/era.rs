@@ -49,24 +49,28 @@ fn is_date(text: &str) -> bool {
     text.len() == MODERN.len() && text.bytes().enumerate().all(digit_or_dash)
 }
 
+/// What the body of a message says of its era. It is all that there is where messages have no headers.
+pub fn in_body(message: &Message<'_>) -> Option<Era> {
+    let seen = message.call()?.params.meta.version.as_ref()?;
+    Some(match seen {
+        Seen::Text(revision) if is_date(revision) => Era::of_revision(revision),
+        // Whatever it says, it claims to be complete in itself.
+        _ => Era::Modern,
+    })
+}
+
 /// Tells the era of a message, and refuses a modern one whose headers are not what its body says.
 pub fn tell(headers: &HeaderMap, message: &Message<'_>) -> Result<Era, Refusal> {
     let in_header = version(headers);
     let header_era = in_header.map_or(Era::Legacy, Era::of_revision);
     let Some(call) = message.call() else { return Ok(header_era) };
     let is_request = matches!(message, Message::Request(..));
-    let in_body = call.params.meta.version.as_ref();
-    let body_era = in_body.map(|seen| match seen {
-        Seen::Text(revision) if is_date(revision) => Era::of_revision(revision),
-        // Whatever it says, it claims to be complete in itself.
-        _ => Era::Modern,
-    });
     // A handshake may name any revision in its header.
     let header_counts = call.method != "initialize";
-    if body_era != Some(Era::Modern) && !(header_counts && header_era == Era::Modern) {
+    if in_body(message) != Some(Era::Modern) && !(header_counts && header_era == Era::Modern) {
         return Ok(Era::Legacy);
     }
-    match in_body.map(Seen::text) {
+    match call.params.meta.version.as_ref().map(Seen::text) {
         Some(Some(revision)) => agree("MCP-Protocol-Version", in_header, Some(revision), is_request)?,
         None if !is_request => {}
         None | Some(None) => return Err(Refusal::MetaMissing(META_VERSION)),

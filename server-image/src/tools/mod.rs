@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, join_all, ready};
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use mooring_contract::config::Tool;
 use mooring_contract::door_status::Handshake;
 use serde::Serialize;
@@ -23,7 +23,7 @@ use tokio_util::task::TaskTracker;
 use crate::body::{Body, empty, full};
 use crate::clients::Clients;
 use crate::commit::{event, event_stream};
-use crate::era::{Era, LEGACY, MODERN};
+use crate::era::{Era, LEGACY, META_VERSION, MODERN};
 use crate::headers::{VERSION, accepts};
 use crate::peek::{Call, Message, Params, Reading, Seen};
 use crate::refusal::{
@@ -47,6 +47,14 @@ pub struct ToolServer {
 enum Outcome {
     Result(Box<RawValue>),
     Error { code: i64, message: String },
+}
+
+/// The answer to a message or a batch.
+pub struct Reply {
+    /// JSON.
+    pub text: String,
+    /// Whether it asks for a method that does not exist.
+    pub is_unknown_method: bool,
 }
 
 impl Outcome {
@@ -90,9 +98,29 @@ impl ToolServer {
         era: Era,
         calls: &TaskTracker,
     ) -> Result<BoxFuture<'static, Response<Body>>, Refusal> {
-        let messages: Vec<&Message<'_>> = match reading {
-            Reading::One(message) => vec![message],
-            Reading::Batch(elements) => elements.iter().flatten().collect(),
+        let Some(reply) = self.reply(Some(headers), reading, era, calls)? else {
+            return Ok(ready(accepted()).boxed());
+        };
+        let form = Form::of(headers)?;
+        let answer = async move {
+            let Reply { text, is_unknown_method } = reply.await;
+            let missing = era == Era::Modern && is_unknown_method;
+            form.answer(if missing { StatusCode::NOT_FOUND } else { StatusCode::OK }, text)
+        };
+        Ok(answer.boxed())
+    }
+
+    /// Answers one message or batch, whatever it came by; `None` where nobody waits. Headers say something over HTTP only.
+    pub fn reply(
+        &self,
+        headers: Option<&HeaderMap>,
+        reading: &Reading<'_>,
+        era: Era,
+        calls: &TaskTracker,
+    ) -> Result<Option<BoxFuture<'static, Reply>>, Refusal> {
+        let (messages, is_batch): (Vec<&Message<'_>>, _) = match reading {
+            Reading::One(message) => (vec![message], false),
+            Reading::Batch(elements) => (elements.iter().flatten().collect(), true),
         };
         let mut outcomes = Vec::new();
         for message in messages {
@@ -104,26 +132,23 @@ impl ToolServer {
             }
         }
         if outcomes.is_empty() {
-            return Ok(ready(accepted()).boxed());
+            return Ok(None);
         }
-        let form = Form::of(headers)?;
-        let is_batch = matches!(reading, Reading::Batch(_));
-        let answer = async move {
+        let reply = async move {
             let outcomes = join_all(outcomes).await;
-            let unknown =
-                outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Error { code: METHOD_NOT_FOUND, .. }));
-            let status = if era == Era::Modern && unknown { StatusCode::NOT_FOUND } else { StatusCode::OK };
+            let is_unknown = |outcome: &Outcome| matches!(outcome, Outcome::Error { code: METHOD_NOT_FOUND, .. });
+            let is_unknown_method = outcomes.iter().any(|(_, outcome)| is_unknown(outcome));
             let texts: Vec<_> = outcomes.iter().map(|(id, outcome)| text(id, outcome)).collect();
             let text = texts.join(",");
-            form.answer(status, if is_batch { format!("[{text}]") } else { text })
+            Reply { text: if is_batch { format!("[{text}]") } else { text }, is_unknown_method }
         };
-        Ok(answer.boxed())
+        Ok(Some(reply.boxed()))
     }
 
     fn outcome(
         &self,
         era: Era,
-        headers: &HeaderMap,
+        headers: Option<&HeaderMap>,
         call: &Call<'_>,
         calls: &TaskTracker,
     ) -> Result<BoxFuture<'static, Outcome>, Refusal> {
@@ -162,7 +187,7 @@ impl ToolServer {
     fn call(
         &self,
         era: Era,
-        headers: &HeaderMap,
+        headers: Option<&HeaderMap>,
         params: &Params<'_>,
         calls: &TaskTracker,
     ) -> Result<BoxFuture<'static, Outcome>, Refusal> {
@@ -173,7 +198,7 @@ impl ToolServer {
         let Some(tool) = self.tools.get(name.as_ref()) else {
             return invalid(format!("Unknown tool: {}", shortened(name)));
         };
-        if era == Era::Modern {
+        if let (Era::Modern, Some(headers)) = (era, headers) {
             tool.check_headers(headers, params.arguments)?;
         }
         let tool = Arc::clone(tool);
@@ -236,25 +261,33 @@ fn negotiate(asked: Option<&Cow<'_, str>>) -> &'static str {
 }
 
 /// What each message must have, besides headers that agree with its body.
-fn demands(era: Era, headers: &HeaderMap, message: &Message<'_>) -> Result<(), Refusal> {
-    let in_header = headers.get(VERSION).map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned());
-    let serves = |revision: &str| match era {
-        Era::Legacy => LEGACY.contains(&revision),
-        Era::Modern => revision == MODERN,
+fn demands(era: Era, headers: Option<&HeaderMap>, message: &Message<'_>) -> Result<(), Refusal> {
+    let in_header = headers.and_then(|headers| headers.get(VERSION)).map(HeaderValue::as_bytes);
+    let in_header = in_header.map(|value| String::from_utf8_lossy(value.trim_ascii()).into_owned());
+    let (requested, serves) = match era {
+        // A handshake may name any revision in its header.
+        Era::Legacy => (in_header.filter(|_| message.method() != Some("initialize")), LEGACY.as_slice()),
+        Era::Modern => {
+            let in_body = message.call().and_then(|call| call.params.meta.version.as_ref()?.text());
+            (in_body.map(ToString::to_string).or(in_header), [MODERN].as_slice())
+        }
     };
-    // A handshake may name any revision in its header.
-    let requested = in_header.filter(|_| message.method() != Some("initialize") || era == Era::Modern);
-    if let Some(requested) = requested.filter(|revision| !serves(revision)) {
+    if let Some(requested) = requested.filter(|requested| !serves.contains(&requested.as_str())) {
         return Err(Refusal::VersionUnsupported { requested, supported: served(), code: UNSUPPORTED_VERSION });
     }
     match message {
         Message::Response if era == Era::Modern => {
             Err(Refusal::NotMessage("a client sends requests and notifications only".into()))
         }
-        Message::Request(_, call)
-            if era == Era::Modern && call.params.meta.capabilities.as_ref() != Some(&Seen::Object) =>
-        {
-            Err(Refusal::MetaMissing("io.modelcontextprotocol/clientCapabilities"))
+        Message::Request(_, call) if era == Era::Modern => {
+            let meta = &call.params.meta;
+            if meta.version.as_ref().and_then(Seen::text).is_none() {
+                return Err(Refusal::MetaMissing(META_VERSION));
+            }
+            match meta.capabilities {
+                Some(Seen::Object) => Ok(()),
+                _ => Err(Refusal::MetaMissing("io.modelcontextprotocol/clientCapabilities")),
+            }
         }
         _ => Ok(()),
     }
