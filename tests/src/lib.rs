@@ -3,17 +3,20 @@
 //!
 //! Nothing in here knows what Mooring's own rules are; a suite asserts, the harness only provides.
 
+pub mod built;
 pub mod cache;
 pub mod clients;
 pub mod cluster;
 pub mod command;
 pub mod fault_proxy;
+pub mod front_door_process;
 pub mod images;
 pub mod installed;
 pub mod mcp;
 pub mod operator_process;
 pub mod parts;
 pub mod preflight;
+pub mod process;
 pub mod product;
 pub mod progress;
 pub mod wait;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -15,44 +15,17 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{command, product, progress, wait};
+use crate::{built, command, wait};
 
 /// How long a start may take on a machine that is busy with builds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The binary `mooring` of this workspace, built on first use; or the one that `MOORING_TEST_OPERATOR` names.
 pub fn binary() -> Result<PathBuf> {
-    static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     if let Some(path) = std::env::var_os("MOORING_TEST_OPERATOR").filter(|path| !path.is_empty()) {
         return Ok(path.into());
     }
-    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(path) = BINARY.get() {
-        return Ok(path.clone());
-    }
-    let path = progress::step("Building the operator", || {
-        let mut build = command::cargo();
-        build.current_dir(product::workspace());
-        build.args([
-            "build",
-            "--package",
-            "mooring",
-            "--bin",
-            "mooring",
-            "--message-format",
-            "json-render-diagnostics",
-        ]);
-        let output = build.stdin(Stdio::null()).output().context("cannot start cargo")?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "the operator does not build:\n{}", command::tail(&said, 40));
-        let messages = String::from_utf8_lossy(&output.stdout);
-        let executable = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-        let executable =
-            executable.filter_map(|message| Some(message.get("executable")?.as_str()?.to_owned())).next_back();
-        Ok(PathBuf::from(executable.context("cargo named no executable of the package mooring")?))
-    })?;
-    Ok(BINARY.get_or_init(|| path).clone())
+    built::binary("mooring")
 }
 
 /// A running operator. It is killed when this handle is dropped.

@@ -1,0 +1,92 @@
+//! A program as a child of the test: killed with it, what it says kept in a file, and a port of its own on loopback.
+
+use std::fs::File;
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use tempfile::TempDir;
+
+use crate::{command, wait};
+
+/// How long a start may take on a machine that is busy with builds.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running program. It is killed when this handle is dropped.
+pub struct Process {
+    name: String,
+    child: Child,
+    folder: TempDir,
+}
+
+impl Process {
+    /// Starts a program. Its working directory is a fresh folder.
+    pub fn start(name: &str, command: &Command) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let log = File::create(folder.path().join("log"))?;
+        // The kernel kills it when this process ends in a way that runs no destructor.
+        let mut start = Command::new("setpriv");
+        start.args(["--pdeathsig", "KILL", "--"]).arg(command.get_program()).args(command.get_args());
+        for (variable, value) in command.get_envs() {
+            match value {
+                Some(value) => start.env(variable, value),
+                None => start.env_remove(variable),
+            };
+        }
+        start.current_dir(folder.path()).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let child = start.spawn().with_context(|| format!("cannot start {name}"))?;
+        Ok(Self { name: name.to_owned(), child, folder })
+    }
+
+    /// Everything that it said so far.
+    pub fn log_text(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// Waits until what it said yields a value. That it ended is an error.
+    pub async fn says<T>(&mut self, what: &str, find: impl Fn(&str) -> Option<T>) -> Result<T> {
+        let what = format!("{} to say {what}", self.name);
+        let found = wait::until(&what, PATIENCE, || {
+            let found = self.look(&find);
+            async { found }
+        });
+        let found = found.await.and_then(|found| found);
+        found.with_context(|| format!("the log of {} ends with\n{}", self.name, command::tail(&self.log_text(), 20)))
+    }
+
+    /// The inner error is final.
+    fn look<T>(&mut self, find: impl Fn(&str) -> Option<T>) -> Result<Result<T>> {
+        let ended = self.child.try_wait()?; // before the log is read, so that its last words count
+        match (find(&self.log_text()), ended) {
+            (Some(found), _) => Ok(Ok(found)),
+            (None, Some(status)) => Ok(Err(anyhow!("it ended with {status}"))),
+            (None, None) => bail!("not yet"),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it may have ended by itself
+        let _ = self.child.wait();
+    }
+}
+
+/// A port of 127.0.0.1 that nobody listens on now. It lies below the range from which the kernel takes ports of outgoing
+/// connections, so that none of those is there first.
+pub fn free_port() -> Result<u16> {
+    const FIRST: u16 = 12_000;
+    const COUNT: u16 = 12_000;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let own = u16::try_from(std::process::id() % u32::from(COUNT))?;
+    for _ in 0..COUNT {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed) % COUNT;
+        let port = FIRST + u16::try_from((u32::from(own) * 37 + u32::from(step)) % u32::from(COUNT))?;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("no free port from {FIRST} on")
+}
