@@ -1,6 +1,6 @@
 """What both Python drivers share: the request from the command line, names that resolve to one address, and the report.
 
-The argument is a JSON object: url, address (where every name leads), headers, mode ("auto" or "legacy"), and
+The argument is a JSON object: url, address (where every name leads), headers, mode ("legacy", "auto" or "modern"), and
 optionally call: {name, arguments}. The report is one JSON object on standard output.
 """
 
@@ -34,18 +34,22 @@ def cause(error):
     return error
 
 
-def main(name, version, session):
+def mode(request):
+    """The mode in the words of the Python clients, which name the one version that is modern."""
+    return "2026-07-28" if request["mode"] == "modern" else request["mode"]
+
+
+def main(session):
     """Run `session(request)`, which fills a report, and print it."""
     logging.disable(logging.CRITICAL)
     request = json.loads(sys.argv[1])
     if request.get("address"):
         resolve_to(request["address"])
-    report = {"client": name, "clientVersion": version}
     try:
-        report |= asyncio.run(session(request))
+        report = asyncio.run(session(request))
     except BaseException as error:
         found = cause(error)
-        report["error"] = f"{type(found).__name__}: {found}"
+        report = {"error": f"{type(found).__name__}: {found}"}
         if request.get("debug"):
             traceback.print_exc()
     print(json.dumps(report))

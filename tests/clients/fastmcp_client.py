@@ -1,7 +1,5 @@
 """Drives FastMCP's client."""
 
-from importlib.metadata import version
-
 import driver
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
@@ -9,7 +7,7 @@ from fastmcp.client.transports import StreamableHttpTransport
 
 async def session(request):
     transport = StreamableHttpTransport(request["url"], headers=request.get("headers"))
-    async with Client(transport, mode=request.get("mode", "auto")) as client:
+    async with Client(transport, mode=driver.mode(request)) as client:
         tools = await client.list_tools()
         report = {
             "protocolVersion": client.protocol_version,
@@ -22,4 +20,4 @@ async def session(request):
         return report
 
 
-driver.main("fastmcp", version("fastmcp"), session)
+driver.main(session)

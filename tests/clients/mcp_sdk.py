@@ -1,7 +1,5 @@
 """Drives the official Python SDK."""
 
-from importlib.metadata import version
-
 import driver
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
@@ -11,7 +9,7 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 async def session(request):
     async with create_mcp_http_client(headers=request.get("headers")) as http:
         transport = streamable_http_client(request["url"], http_client=http)
-        async with Client(transport, mode=request.get("mode", "auto")) as client:
+        async with Client(transport, mode=driver.mode(request)) as client:
             listed = await client.list_tools()
             report = {
                 "protocolVersion": client.protocol_version,
@@ -24,4 +22,4 @@ async def session(request):
             return report
 
 
-driver.main("mcp", version("mcp"), session)
+driver.main(session)

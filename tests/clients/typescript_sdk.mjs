@@ -1,9 +1,11 @@
-// Drives the official TypeScript SDK. The request and the report are those of driver.py.
+// Drives the official TypeScript SDK, over HTTP or, where the request has a command, over the standard streams of that program. The request
+// and the report are those of driver.py.
 import { createRequire } from "node:module";
 
 const require = createRequire(process.env.MOORING_NODE_MODULES + "/");
 const dns = require("node:dns");
 const { Client } = require("@modelcontextprotocol/sdk/client/index.js");
+const { StdioClientTransport } = require("@modelcontextprotocol/sdk/client/stdio.js");
 const { StreamableHTTPClientTransport } = require("@modelcontextprotocol/sdk/client/streamableHttp.js");
 
 const request = JSON.parse(process.argv[2]);
@@ -13,12 +15,15 @@ if (request.address) {
   dns.lookup = (_host, ...rest) => lookup(request.address, ...rest);
 }
 
-const report = { client: "@modelcontextprotocol/sdk", clientVersion: process.env.MOORING_SDK_VERSION };
+const report = {};
+const client = new Client({ name: "mooring-tests", version: "1.0.0" });
 try {
-  const client = new Client({ name: "mooring-tests", version: "1.0.0" });
-  const transport = new StreamableHTTPClientTransport(new URL(request.url), {
-    requestInit: { headers: request.headers ?? {} },
-  });
+  const [command, ...args] = request.command ?? [];
+  const transport = command
+    ? new StdioClientTransport({ command, args, env: process.env, stderr: "ignore" })
+    : new StreamableHTTPClientTransport(new URL(request.url), { requestInit: { headers: request.headers ?? {} } });
+  // A transport over standard streams does not keep what was agreed on.
+  transport.setProtocolVersion ??= (version) => (transport.protocolVersion = version);
   await client.connect(transport);
   const { tools } = await client.listTools();
   report.protocolVersion = transport.protocolVersion;
@@ -30,9 +35,9 @@ try {
     report.isError = Boolean(result.isError);
   }
   if (transport.sessionId) await transport.terminateSession();
-  await client.close();
 } catch (error) {
   report.error = `${error.name}: ${error.message}`;
 }
+await client.close(); // ends a program that was started
 console.log(JSON.stringify(report));
 process.exit(0);

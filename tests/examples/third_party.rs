@@ -31,7 +31,7 @@ async fn run(cluster: &Cluster) -> Result<()> {
         cluster.apply(&servers::plain(name, image, port)).await?;
         cluster.kubectl(["rollout", "status", &format!("deployment/{name}"), "--timeout=60s"]).await?;
         let url = format!("http://{name}.example.com:{}/mcp", traefik.port());
-        for client in Client::ALL {
+        for client in Client::IN_CLUSTERS {
             for session in [Session::new(&url), Session::new(&url).legacy()] {
                 let session = session.resolve_to(traefik.ip()).call(tool, arguments.clone());
                 let report = client.run(&session).await?;

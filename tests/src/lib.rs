@@ -19,6 +19,8 @@ pub mod preflight;
 pub mod process;
 pub mod product;
 pub mod progress;
+pub mod server_process;
+pub mod tap;
 pub mod wait;
 
 pub use cluster::{Cluster, Level, Options};

@@ -1,22 +1,25 @@
 //! MCP clients that nobody here wrote, each driven through one session: connect, list the tools, call one.
 //!
 //! A session can lead every host name to one address, so that a URL keeps its public host while it meets the ingress controller on a local port,
-//! just as a person's DNS would have it.
+//! just as a person's DNS would have it. Programs that cannot be told so are driven on loopback only.
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
+mod session;
+
+pub use session::{Call, Mode, Session};
+
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::process::Command;
 
-use crate::parts::servers::npm_install;
-use crate::{cache, command};
+use crate::command;
+use crate::parts::{node, python};
 
 const PYTHON_PACKAGES: [&str; 2] = ["mcp==2.3.0", "fastmcp==4.2.3"];
-const TYPESCRIPT: (&str, &str) = ("@modelcontextprotocol/sdk", "1.32.2");
+/// The client that talks to programs which are MCP servers on their standard streams.
+const TYPESCRIPT: &str = "@modelcontextprotocol/sdk@1.32.2";
 
 /// A client that is widely used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,18 +30,14 @@ pub enum Client {
     FastMcp,
     /// npm `@modelcontextprotocol/sdk`, the official TypeScript SDK.
     TypeScript,
-}
-
-/// One session of a client.
-#[derive(Clone, Debug, Serialize)]
-pub struct Session {
-    url: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    address: Option<IpAddr>,
-    headers: BTreeMap<String, String>,
-    mode: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    call: Option<Value>,
+    /// npm `@modelcontextprotocol/client`, its second generation.
+    TypeScript2,
+    /// npm `@modelcontextprotocol/inspector`, on its command line.
+    Inspector,
+    /// npm `mcp-remote`, by which clients without HTTP reach a server.
+    McpRemote,
+    /// npm `supergateway`, used likewise.
+    Supergateway,
 }
 
 /// What a client got.
@@ -49,9 +48,11 @@ pub struct Report {
     pub client: String,
     /// Its version.
     pub client_version: String,
-    /// The version of the protocol that both ends agreed on.
+    /// The version of the protocol that both ends agreed on; empty where the client does not tell.
+    #[serde(default)]
     pub protocol_version: String,
-    /// How the server calls itself.
+    /// How the server calls itself; empty where the client does not tell.
+    #[serde(default)]
     pub server: String,
     /// The names of the tools, in the server's order.
     pub tools: Vec<String>,
@@ -64,110 +65,98 @@ pub struct Report {
 }
 
 impl Client {
-    /// Every client.
-    pub const ALL: [Self; 3] = [Self::Python, Self::FastMcp, Self::TypeScript];
+    /// Those that the suites with clusters use.
+    pub const IN_CLUSTERS: [Self; 3] = [Self::Python, Self::FastMcp, Self::TypeScript];
+
+    /// Its package and version, as its registry writes them.
+    pub const fn package(self) -> &'static str {
+        match self {
+            Self::Python => PYTHON_PACKAGES[0],
+            Self::FastMcp => PYTHON_PACKAGES[1],
+            Self::TypeScript => TYPESCRIPT,
+            Self::TypeScript2 => "@modelcontextprotocol/client@2.4.0",
+            Self::Inspector => "@modelcontextprotocol/inspector@2.12.0",
+            Self::McpRemote => "mcp-remote@0.15.1",
+            Self::Supergateway => "supergateway@4.0.0",
+        }
+    }
 
     /// Fetches the client, once. Blocks.
     pub fn install(self) -> Result<PathBuf> {
         match self {
-            Self::Python | Self::FastMcp => python(),
-            Self::TypeScript => typescript(),
+            Self::Python | Self::FastMcp => python_clients(),
+            Self::McpRemote | Self::Supergateway => {
+                node::package(TYPESCRIPT)?;
+                node::package(self.package())
+            }
+            Self::TypeScript | Self::TypeScript2 | Self::Inspector => node::package(self.package()),
         }
     }
 
     /// Runs a session to its end. What the client itself reports as an error is the error.
     pub async fn run(self, session: &Session) -> Result<Report> {
-        let installed = tokio::task::spawn_blocking(move || self.install()).await??;
-        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
-        let mut driver = match self {
-            Self::Python | Self::FastMcp => {
-                let script = if self == Self::Python { "mcp_sdk.py" } else { "fastmcp_client.py" };
-                let mut python = tokio::process::Command::new(installed.join("bin/python"));
-                python.arg("-B").arg(scripts.join(script));
-                python
-            }
-            Self::TypeScript => {
-                let mut node = tokio::process::Command::new("node");
-                node.env("MOORING_NODE_MODULES", installed.join("node_modules"));
-                node.env("MOORING_SDK_VERSION", TYPESCRIPT.1);
-                node.arg(scripts.join("typescript_sdk.mjs"));
-                node
-            }
-        };
-        driver.arg(serde_json::to_string(session)?);
+        let home = tempfile::tempdir()?;
+        let told = session.clone();
+        let mut driver = tokio::task::spawn_blocking(move || self.driver(&told)).await??;
+        // Some keep files of their own.
+        driver.env("HOME", home.path()).current_dir(home.path());
         // A proxy of the machine has no part in a call to this machine.
         for name in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
             driver.env_remove(name);
         }
         let printed = command::run_async(driver).await?;
-        let report: Value =
+        let mut report: Value =
             serde_json::from_str(printed.trim()).with_context(|| format!("{self:?} printed {printed}"))?;
         if let Some(error) = report["error"].as_str() {
             bail!("{self:?}: {error}");
         }
+        let (package, version) = self.package().rsplit_once(['@', '=']).context("a package has a version")?;
+        report["client"] = package.trim_end_matches('=').into();
+        report["clientVersion"] = version.into();
         serde_json::from_value(report).with_context(|| format!("{self:?} printed {printed}"))
     }
-}
 
-impl Session {
-    /// A session with the server at this URL.
-    pub fn new(url: impl Into<String>) -> Self {
-        Self { url: url.into(), address: None, headers: BTreeMap::new(), mode: "auto", call: None }
-    }
-
-    /// Leads every host name to this address; the port stays that of the URL.
-    #[must_use]
-    pub fn resolve_to(mut self, address: IpAddr) -> Self {
-        self.address = Some(address);
-        self
-    }
-
-    /// Presents a key as `Authorization: Bearer`.
-    #[must_use]
-    pub fn key(self, key: &str) -> Self {
-        self.header("Authorization", &format!("Bearer {key}"))
-    }
-
-    /// Sends a header with each request.
-    #[must_use]
-    pub fn header(mut self, name: &str, value: &str) -> Self {
-        self.headers.insert(name.into(), value.into());
-        self
-    }
-
-    /// Speaks only the versions up to 2025-11-25, where the client could speak newer ones.
-    #[must_use]
-    pub fn legacy(mut self) -> Self {
-        self.mode = "legacy";
-        self
-    }
-
-    /// Calls a tool after the list.
-    #[must_use]
-    #[expect(clippy::needless_pass_by_value, reason = "a call is written with json!() in place")]
-    pub fn call(mut self, tool: &str, arguments: Value) -> Self {
-        self.call = Some(json!({"name": tool, "arguments": arguments}));
-        self
+    /// The command that drives it through the session.
+    fn driver(self, session: &Session) -> Result<Command> {
+        let installed = self.install()?;
+        let script = |name| Path::new(env!("CARGO_MANIFEST_DIR")).join("clients").join(name);
+        let nodes = |modules: &Path, name, request: &Value| {
+            let mut driver = Command::new(node::node()?);
+            driver.env("MOORING_NODE_MODULES", modules.join("node_modules"));
+            driver.arg(script(name)).arg(request.to_string());
+            anyhow::Ok(driver)
+        };
+        let mut request = serde_json::to_value(session)?;
+        match self {
+            Self::Python | Self::FastMcp => {
+                let name = if self == Self::Python { "mcp_sdk.py" } else { "fastmcp_client.py" };
+                let mut driver = Command::new(installed.join("bin/python"));
+                driver.arg("-B").arg(script(name)).arg(request.to_string());
+                Ok(driver)
+            }
+            Self::TypeScript => nodes(&installed, "typescript_sdk.mjs", &request),
+            Self::TypeScript2 => nodes(&installed, "typescript_sdk_2.mjs", &request),
+            Self::Inspector => nodes(&installed, "inspector.mjs", &request),
+            Self::McpRemote | Self::Supergateway => {
+                let mut program: Vec<String> = vec![node::node()?.display().to_string()];
+                if self == Self::McpRemote {
+                    program.push(installed.join("node_modules/mcp-remote/dist/proxy.js").display().to_string());
+                    program.extend([session.url(), "--allow-http"].map(str::to_owned));
+                } else {
+                    program.push(installed.join("node_modules/supergateway/dist/index.js").display().to_string());
+                    program.extend(["--streamableHttp", session.url()].map(str::to_owned));
+                }
+                for (name, value) in session.headers() {
+                    program.extend(["--header".into(), format!("{name}: {value}")]);
+                }
+                request["command"] = program.into();
+                nodes(&node::package(TYPESCRIPT)?, "typescript_sdk.mjs", &request)
+            }
+        }
     }
 }
 
-fn python() -> Result<PathBuf> {
-    // A virtual environment knows its own path, so it is made in its final place, and is whole once the marker stands.
-    let key = cache::key(PYTHON_PACKAGES);
-    let home = cache::root().join(format!("clients/python-home-{key}"));
-    cache::made("clients/python", &key, "Fetching the Python MCP clients", |marker| {
-        cache::remove(&home)?;
-        command::run(Command::new("python3").args(["-m", "venv"]).arg(&home))?;
-        let mut install = Command::new(home.join("bin/python"));
-        command::run(install.args(["-m", "pip", "install", "--quiet"]).args(PYTHON_PACKAGES))?;
-        Ok(std::fs::write(marker, "")?)
-    })?;
-    Ok(home)
-}
-
-fn typescript() -> Result<PathBuf> {
-    let package = format!("{}@{}", TYPESCRIPT.0, TYPESCRIPT.1);
-    cache::made("clients/typescript", &cache::key([&package]), "Fetching the TypeScript MCP client", |out| {
-        npm_install(out, &[&package])
-    })
+/// The environment with the Python clients, and with what a FastMCP server needs.
+pub(crate) fn python_clients() -> Result<PathBuf> {
+    python::environment("clients/python", &PYTHON_PACKAGES)
 }

@@ -2,8 +2,9 @@
 
 mod debian;
 mod kubernetes;
+pub mod node;
 mod pause;
-mod python;
+pub mod python;
 pub mod servers;
 mod tools;
 mod traefik;
@@ -30,7 +31,7 @@ pub fn prepare(level: Level) -> Result<()> {
         kube_router()?;
         servers::everything()?;
         servers::fastmcp()?;
-        for client in clients::Client::ALL {
+        for client in clients::Client::IN_CLUSTERS {
             client.install()?;
         }
     }

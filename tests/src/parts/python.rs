@@ -1,11 +1,26 @@
-//! Python packages: fetched, and taken apart, without running what they contain.
+//! Python packages: installed into a virtual environment, or fetched and taken apart without running what they contain.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Result;
 
-use crate::command;
+use crate::{cache, command};
+
+/// A virtual environment with these packages (`name==version`); its programs lie in `bin`.
+pub fn environment(name: &str, packages: &[&str]) -> Result<PathBuf> {
+    // It knows its own path, so it is made in its final place, and is whole once the marker stands.
+    let key = cache::key(packages);
+    let home = cache::root().join(format!("{name}-home-{key}"));
+    cache::made(name, &key, &format!("Fetching {}", packages.join(" ")), |marker| {
+        cache::remove(&home)?;
+        command::run(Command::new("python3").args(["-m", "venv"]).arg(&home))?;
+        let mut install = Command::new(home.join("bin/python"));
+        command::run(install.args(["-m", "pip", "install", "--quiet"]).args(packages))?;
+        Ok(std::fs::write(marker, "")?)
+    })?;
+    Ok(home)
+}
 
 /// Fetches the wheel of a package (`name==version`) and unpacks it into a folder.
 pub(super) fn unpack_wheel(package: &str, into: &Path) -> Result<()> {

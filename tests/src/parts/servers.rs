@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use super::node::npm_install;
 use super::{debian, source};
 use crate::images::Image;
 use crate::{cache, command};
@@ -17,8 +18,10 @@ pub const EVERYTHING: &str = "localhost/server-everything:2026.8.31";
 /// The name of the image of a small FastMCP server. It listens on port 8000, path `/mcp`.
 pub const FASTMCP: &str = "localhost/fastmcp:4.2.3";
 
-const EVERYTHING_PACKAGE: &str = "@modelcontextprotocol/server-everything@2026.8.31";
-const FASTMCP_PACKAGE: &str = "fastmcp==4.2.3";
+/// The package of [`EVERYTHING`].
+pub const EVERYTHING_PACKAGE: &str = "@modelcontextprotocol/server-everything@2026.8.31";
+/// The package of [`FASTMCP`].
+pub const FASTMCP_PACKAGE: &str = "fastmcp==4.2.3";
 const NODE_LIBRARIES: [&str; 3] = ["libc6", "libgcc-s1", "libstdc++6"];
 const PYTHON: [&str; 15] = [
     "libbz2-1.0",
@@ -116,15 +119,6 @@ pub fn plain(name: &str, image: &str, port: u16) -> Value {
             "ingressClassName": "traefik", "rules": [rule],
         }},
     ]})
-}
-
-/// Installs npm packages into a folder, without running what they would like to run.
-pub(crate) fn npm_install(folder: &Path, packages: &[&str]) -> Result<()> {
-    fs::create_dir_all(folder)?;
-    let mut install = Command::new("npm");
-    install.args(["install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"]);
-    command::run(install.arg(folder).args(packages))?;
-    Ok(())
 }
 
 fn fresh(out: &Path) -> Result<PathBuf> {

@@ -20,7 +20,7 @@ async fn session(demo: &Room, server: &str, tool: &str, arguments: &Value) -> Re
     let key = target.key.unwrap_or_default();
     let session = Session::new(url).resolve_to(target.address.ip()).key(&key).call(tool, arguments.clone());
     let mut reports = Vec::new();
-    for client in Client::ALL {
+    for client in Client::IN_CLUSTERS {
         reports.push(client.run(&session).await.with_context(|| format!("{client:?} at {server}"))?);
     }
     for client in [Client::Python, Client::FastMcp] {

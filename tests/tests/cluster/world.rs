@@ -32,7 +32,7 @@ impl World {
     pub(crate) async fn start() -> Result<Self> {
         let (products, images) = tokio::task::spawn_blocking(|| {
             let products = product::build()?;
-            for client in Client::ALL {
+            for client in Client::IN_CLUSTERS {
                 client.install()?;
             }
             let mut images = products.archives();

@@ -48,7 +48,8 @@ async fn main() -> std::io::Result<()> {
         .route("/v1/forecast", get(answer))
         .route("/v1/report", axum::routing::post(report))
         .route("/health", get(|| async { "ok" }));
-    let listener = tokio::net::TcpListener::bind(("0.0.0.0", 8000)).await?;
+    let listen = std::env::var("WEATHER_API_LISTEN").unwrap_or_else(|_| "0.0.0.0:8000".into());
+    let listener = tokio::net::TcpListener::bind(listen).await?;
     let stop = async {
         let terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
         if let Ok(mut terminated) = terminated {

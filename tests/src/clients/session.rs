@@ -1,0 +1,107 @@
+//! What a client is told to do in one session.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// Which versions of the protocol a client speaks, where it has the choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Those up to 2025-11-25, which begin with `initialize`.
+    Legacy,
+    /// The newest that the server has.
+    Auto,
+    /// 2026-07-28 and nothing older.
+    Modern,
+}
+
+/// One session of a client.
+#[derive(Clone, Debug, Serialize)]
+pub struct Session {
+    url: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<IpAddr>,
+    headers: BTreeMap<String, String>,
+    mode: Mode,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call: Option<Call>,
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug, Serialize)]
+pub struct Call {
+    /// The tool.
+    pub name: String,
+    /// Its arguments, an object.
+    pub arguments: Value,
+}
+
+impl Session {
+    /// A session with the server at this URL.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self { url: url.into(), address: None, headers: BTreeMap::new(), mode: Mode::Auto, call: None }
+    }
+
+    /// Leads every host name to this address; the port stays that of the URL.
+    #[must_use]
+    pub fn resolve_to(mut self, address: IpAddr) -> Self {
+        self.address = Some(address);
+        self
+    }
+
+    /// Presents a key as `Authorization: Bearer`.
+    #[must_use]
+    pub fn key(self, key: &str) -> Self {
+        self.header("Authorization", &format!("Bearer {key}"))
+    }
+
+    /// Sends a header with each request.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.insert(name.into(), value.into());
+        self
+    }
+
+    /// Speaks these versions, where the client has the choice.
+    #[must_use]
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Speaks only the versions up to 2025-11-25, where the client could speak newer ones.
+    #[must_use]
+    pub fn legacy(self) -> Self {
+        self.mode(Mode::Legacy)
+    }
+
+    /// Calls a tool after the list.
+    #[must_use]
+    pub fn call(mut self, tool: &str, arguments: Value) -> Self {
+        self.call = Some(Call { name: tool.to_owned(), arguments });
+        self
+    }
+
+    /// The URL.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The headers of each request.
+    pub fn headers(&self) -> &BTreeMap<String, String> {
+        &self.headers
+    }
+
+    /// The versions that it speaks.
+    pub fn versions(&self) -> Mode {
+        self.mode
+    }
+
+    /// The call at its end.
+    pub fn last_call(&self) -> Option<&Call> {
+        self.call.as_ref()
+    }
+}
