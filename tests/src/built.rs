@@ -17,10 +17,10 @@ pub fn binary(package: &'static str) -> Result<PathBuf> {
         return Ok(path.clone());
     }
     let path = progress::step(&format!("Building {package}"), || {
-        let mut build = command::cargo();
-        build.current_dir(product::workspace()).args(["build", "--package", package, "--bin", package]);
-        build.args(["--message-format", "json-render-diagnostics"]);
-        let output = build.stdin(Stdio::null()).output().context("cannot start cargo")?;
+        let mut cargo = command::cargo();
+        cargo.current_dir(product::workspace()).args(["build", "--package", package, "--bin", package]);
+        cargo.args(["--message-format", "json-render-diagnostics"]);
+        let output = cargo.stdin(Stdio::null()).output().context("cannot start cargo")?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{package} does not build:\n{}", command::tail(&said, 40));
         let messages = String::from_utf8_lossy(&output.stdout);
