@@ -8,7 +8,9 @@ mod status;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::DeploymentStatus;
+use k8s_openapi::api::core::v1::PodStatus;
 use mooring_api::McpServer;
 use mooring_plan::observed::{Claim, IngressClass, Reference};
 use mooring_plan::{Settings, claims, names, references};
@@ -17,7 +19,7 @@ use crate::apply::memory::Memory;
 use crate::key::{ChildKey, ServerKey};
 use crate::observe::door::DoorBook;
 use crate::observe::secrets::SecretBook;
-use crate::watch::view::{DeploymentView, Meta, PodView, ReadServer};
+use crate::watch::view::{DeploymentView, Meta, PodSpecView, PodView, ReadServer};
 
 pub use referred::Known;
 use referred::Tracked;
@@ -75,13 +77,35 @@ impl DeploymentDetail {
     }
 }
 
-/// A pod as its watch showed it.
+/// A pod as its watch showed it, as far as it is read.
 #[derive(Clone, Debug)]
 pub struct Pod {
-    /// Metadata.
-    pub meta: Meta,
-    /// Containers and status.
-    pub view: PodView,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Timestamp>,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// The annotation by which it was touched last.
+    pub refresh: Option<String>,
+    /// Its containers.
+    pub spec: PodSpecView,
+    /// `status`.
+    pub status: PodStatus,
+}
+
+impl Pod {
+    /// What is read of a view.
+    pub fn of(mut meta: Meta, view: PodView) -> Self {
+        Self {
+            uid: meta.uid,
+            created: meta.created,
+            deleting: meta.deleting,
+            refresh: meta.annotations.remove(names::ANNOTATION_REFRESH),
+            spec: view.spec,
+            status: view.status,
+        }
+    }
 }
 
 #[derive(Debug, Default)]

@@ -96,7 +96,7 @@ impl Observer {
         key: &ServerKey,
         server: &McpServer,
         name: String,
-    ) -> Result<Option<Arc<Secret>>, ObserveError> {
+    ) -> Result<Option<Secret>, ObserveError> {
         let child = ChildKey { kind: Kind::Secret, namespace: key.namespace.clone(), name };
         let shown = self.world.child(&child);
         let version = shown.as_ref().map(|child| child.meta.resource_version.as_str());
@@ -181,7 +181,7 @@ impl Observer {
     /// The revision of `<name>.keys` as it is stored, which is what front doors report once they have read it.
     pub async fn keys_revision(&self, key: &ServerKey, server: &McpServer) -> Result<Option<String>, ObserveError> {
         let secret = self.own_secret(key, server, names::keys(&key.name)).await?;
-        let of_entries = |secret: Arc<Secret>| {
+        let of_entries = |secret: Secret| {
             let entries = secret.data.iter().flatten();
             mooring_contract::revision::revision(entries.map(|(name, bytes)| (name.as_str(), bytes.0.as_slice())))
         };
@@ -189,7 +189,7 @@ impl Observer {
     }
 
     /// A Secret as the API server has it now; the answer is kept.
-    pub async fn get_secret(&self, namespace: &str, name: &str) -> Result<Option<Arc<Secret>>, ObserveError> {
+    pub async fn get_secret(&self, namespace: &str, name: &str) -> Result<Option<Secret>, ObserveError> {
         let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
         let found = limit::call(api.get_opt(name)).await.map_err(|source| error("Secret", namespace, name, source))?;
         if found.is_none() {
@@ -206,13 +206,13 @@ fn error(kind: &str, namespace: &str, name: &str, source: CallError) -> ObserveE
 /// The pods of a server, with what their front doors said.
 pub fn pods(world: &World, key: &ServerKey) -> BTreeMap<String, ObservedPod> {
     let observed = |pod: &crate::world::Pod| ObservedPod {
-        uid: pod.meta.uid.clone(),
-        created: pod.meta.created,
-        terminating: pod.meta.deleting,
-        refresh: pod.meta.annotations.get(names::ANNOTATION_REFRESH).cloned(),
-        spec: (&pod.view.spec).into(),
-        status: pod.view.status.clone(),
-        door: world.doors.get(&pod.meta.uid),
+        uid: pod.uid.clone(),
+        created: pod.created,
+        terminating: pod.deleting,
+        refresh: pod.refresh.clone(),
+        spec: (&pod.spec).into(),
+        status: pod.status.clone(),
+        door: world.doors.get(&pod.uid),
     };
     world.pods(key).into_iter().map(|(name, pod)| (name, observed(&pod))).collect()
 }

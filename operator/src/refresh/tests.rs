@@ -13,7 +13,6 @@ use serde_json::json;
 use super::*;
 use crate::fake::Fake;
 use crate::watch::view::PodView;
-use crate::world::Pod as SeenPod;
 
 const POD: &str = "/api/v1/namespaces/demo/pods/weather-1";
 
@@ -77,7 +76,7 @@ fn bench(ip: &str) -> Bench {
     let world = Arc::new(World::new(Settings::default()));
     let mut view: PodView = serde_json::from_value(pod(ip)).unwrap();
     let meta = view.take_meta();
-    world.put_pod(SeenPod { meta, view });
+    world.put_pod(meta, view);
     let woken = Arc::new(AtomicUsize::new(0));
     let waker: Waker = {
         let woken = Arc::clone(&woken);

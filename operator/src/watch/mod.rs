@@ -25,11 +25,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::key::{ChildKey, Kind, ServerKey};
 use crate::random;
-use crate::world::{Child, DeploymentDetail, Pod, Wake, World, server_of};
+use crate::world::{Child, DeploymentDetail, Wake, World, server_of};
 use view::{DeploymentView, IngressClassView, IngressView, Meta, MetaView, PodView, ReadServer, ServerView};
 
 /// How long one watch request lasts.
 const WATCH_SECONDS: u32 = 180;
+/// How many objects one answer of a list holds. A page is in memory as text and as objects at the same time.
+const PAGE: u32 = 100;
 /// Longest wait after an error.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const DEFAULT_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";
@@ -64,17 +66,18 @@ pub struct Watches {
 
 impl Watches {
     /// Starts every watch and waits until each has shown a complete list. Servers come first, so that what they refer to
-    /// is known when the lists of Secrets and others pass by. Returns early when stopped.
+    /// is known when the lists of Secrets and others pass by; then Secrets, which every server has, so that its other
+    /// children share with them. Returns early when stopped.
     pub async fn start(&self) {
         synced(self.follow::<ServerView>(None)).await;
+        // Secrets, ConfigMaps and ServiceAccounts are children and references alike. What is neither is passed over.
+        synced(self.follow::<MetaView<Secret>>(None)).await;
         let ours = names::selector_of_all();
         let mut first_lists = self.follow::<DeploymentView>(Some(&ours));
         first_lists.extend(self.follow::<PodView>(Some(&ours)));
         first_lists.extend(self.follow::<IngressView>(Some(&ours)));
         first_lists.extend(self.follow::<MetaView<Service>>(Some(&ours)));
         first_lists.extend(self.follow::<MetaView<NetworkPolicy>>(Some(&ours)));
-        // These are children and references alike. What is neither is passed over.
-        first_lists.extend(self.follow::<MetaView<Secret>>(None));
         first_lists.extend(self.follow::<MetaView<ConfigMap>>(None));
         first_lists.extend(self.follow::<MetaView<ServiceAccount>>(None));
         first_lists.extend(self.follow::<MetaView<PersistentVolumeClaim>>(None));
@@ -103,7 +106,7 @@ impl Watches {
     ) -> watch::Receiver<bool> {
         let (done, synced) = watch::channel(false);
         let config = watcher::Config { label_selector: labels.map(str::to_owned), ..watcher::Config::default() };
-        let events = watcher::watcher(api, config.timeout(WATCH_SECONDS));
+        let events = watcher::watcher(api, config.timeout(WATCH_SECONDS).page_size(PAGE));
         let run = follow::<K>(events.boxed(), namespace, Arc::clone(&self.world), Arc::clone(&self.waker), done);
         let stop = self.stop.clone();
         self.tasks.spawn(async move { stop.run_until_cancelled(run).await });
@@ -247,7 +250,7 @@ impl Followed for DeploymentView {
 impl Followed for PodView {
     fn put(mut self, world: &World) -> Vec<Wake> {
         let meta = self.take_meta();
-        world.put_pod(Pod { meta, view: self })
+        world.put_pod(meta, self)
     }
 
     fn remove(mut self, world: &World) -> Vec<Wake> {

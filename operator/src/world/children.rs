@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use super::{Cause, Child, Pod, Wake, World, instance_of, server_of};
+use mooring_plan::names;
+
+use super::{Cause, Child, Pod, State, Wake, World, instance_of, server_of};
 use crate::key::{ChildKey, Kind, ServerKey};
-use crate::watch::view::Meta;
+use crate::watch::view::{Meta, PodView};
 
 impl World {
     /// A child as its watch showed it.
@@ -26,8 +28,7 @@ impl World {
     pub fn put_child(&self, key: ChildKey, mut child: Child) -> Vec<Wake> {
         let Some(server) = server_of(&child.meta) else { return self.remove_child(&key, None) };
         let mut state = self.write();
-        let sibling = ChildKey { kind: Kind::Service, namespace: server.namespace.clone(), name: server.name.clone() };
-        if let Some(sibling) = state.children.get(&sibling) {
+        if let Some(sibling) = state.sibling(&server) {
             child.meta.share_with(&sibling.meta);
         }
         let before = state.children.get(&key);
@@ -101,21 +102,22 @@ impl World {
 
     /// Whether a server has this very pod.
     pub fn has_pod(&self, key: &ServerKey, uid: &str) -> bool {
-        self.read().pods.get(key).is_some_and(|pods| pods.values().any(|pod| pod.meta.uid == uid))
+        self.read().pods.get(key).is_some_and(|pods| pods.values().any(|pod| pod.uid == uid))
     }
 
     /// A pod was seen.
-    pub fn put_pod(&self, pod: Pod) -> Vec<Wake> {
-        let Some(server) = instance_of(&pod.meta) else { return Vec::new() };
+    pub fn put_pod(&self, meta: Meta, view: PodView) -> Vec<Wake> {
+        let Some(server) = instance_of(&meta) else { return Vec::new() };
         let mut state = self.write();
         let pods = state.pods.entry(server.clone()).or_default();
-        let unchanged = pods.get(&pod.meta.name).is_some_and(|before| {
-            before.meta.uid == pod.meta.uid
-                && before.meta.deleting == pod.meta.deleting
-                && before.view.spec == pod.view.spec
-                && before.view.status == pod.view.status
+        let (name, pod) = (meta.name.clone(), Pod::of(meta, view));
+        let unchanged = pods.get(&name).is_some_and(|before| {
+            before.uid == pod.uid
+                && before.deleting == pod.deleting
+                && before.spec == pod.spec
+                && before.status == pod.status
         });
-        pods.insert(pod.meta.name.clone(), Arc::new(pod));
+        pods.insert(name, Arc::new(pod));
         if unchanged { Vec::new() } else { vec![(server, Cause::Other)] }
     }
 
@@ -124,7 +126,7 @@ impl World {
         let Some(server) = instance_of(meta) else { return Vec::new() };
         let mut state = self.write();
         let Some(pods) = state.pods.get_mut(&server) else { return Vec::new() };
-        if pods.get(&meta.name).is_some_and(|pod| pod.meta.uid == meta.uid) {
+        if pods.get(&meta.name).is_some_and(|pod| pod.uid == meta.uid) {
             pods.remove(&meta.name);
         }
         self.doors.forget(&meta.uid);
@@ -144,7 +146,7 @@ impl World {
                 pods.retain(|name, pod| {
                     let is_seen = seen.contains(&(server.namespace.clone(), name.clone()));
                     if !is_seen {
-                        self.doors.forget(&pod.meta.uid);
+                        self.doors.forget(&pod.uid);
                     }
                     is_seen
                 });
@@ -155,5 +157,19 @@ impl World {
             !pods.is_empty()
         });
         wakes
+    }
+}
+
+impl State {
+    /// A child of the server that is known already: what it says of the server, all of them say.
+    fn sibling(&self, server: &ServerKey) -> Option<&Child> {
+        let ServerKey { namespace, name } = server;
+        let names = [
+            (Kind::Secret, names::session(name)), // made first
+            (Kind::ConfigMap, names::config(name)),
+            (Kind::Service, name.clone()),
+        ];
+        let child = |(kind, name)| self.children.get(&ChildKey { kind, namespace: namespace.clone(), name });
+        names.into_iter().find_map(child).map(AsRef::as_ref)
     }
 }
