@@ -83,7 +83,7 @@ impl Publisher {
             "metadata": {"name": key.name, "namespace": key.namespace, "uid": server.metadata.uid},
             "status": status,
         });
-        let params = PatchParams::apply(STATUS_FIELD_MANAGER).force();
+        let params = PatchParams::apply(STATUS_FIELD_MANAGER).force().validation_ignore();
         let request = Request::new(McpServer::url_path(&(), Some(&key.namespace)));
         let mut request = request
             .patch_subresource("status", &key.name, &params, &Patch::Apply(body))

@@ -154,7 +154,8 @@ impl Writer {
             }
             None => (String::from_utf8_lossy(body).into_owned(), false),
         };
-        let params = PatchParams { force, ..PatchParams::apply(FIELD_MANAGER) };
+        // An apply refuses unknown fields by itself; to look for them besides, the API server would read the body twice.
+        let params = PatchParams { force, ..PatchParams::apply(FIELD_MANAGER).validation_ignore() };
         let patch = Patch::Apply(RawValue::from_string(body)?);
         let request = Request::new(K::url_path(&(), Some(&key.namespace)));
         if key.kind == Kind::Secret {
