@@ -291,6 +291,11 @@ impl Local {
         self.guard.forward(&address).await
     }
 
+    /// Where the API server writes what was asked of it, for whoever follows that. Needs [`Options::audit`].
+    pub fn audit_log(&self) -> PathBuf {
+        self.layout.audit()
+    }
+
     /// What was asked of the API server so far.
     pub fn audit(&self) -> Result<Vec<AuditEvent>> {
         ensure!(self.audit, "this cluster was started without Options::audit");

@@ -1,16 +1,13 @@
 //! Many servers on the control plane: how long until every child is there, what it costs the API server (from its audit log) and the operator.
 
-use std::collections::BTreeMap;
+mod cpu;
+mod trail;
+
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use futures::StreamExt as _;
-use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::Deployment;
-use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
-use kube::core::PartialObjectMeta;
-use mooring_tests::cluster::AuditEvent;
 use mooring_tests::operator_process::OperatorProcess;
 use mooring_tests::product::{self, Products};
 use mooring_tests::wait::until;
@@ -18,13 +15,18 @@ use mooring_tests::{Cluster, Level, Options, installed};
 use serde_json::json;
 
 use super::{Figures, percentile};
+use trail::Trail;
 
 const OPERATOR: &str = "mooring-operator";
 const NAMESPACE: &str = "fleet";
 /// How many are created at the same time.
 const CREATORS: usize = 16;
-/// How often the fleet is looked at: seldom, because a list of it costs the API server more than a server does.
-const LOOK: Duration = Duration::from_secs(3);
+/// How often the audit log is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long the operator must have written nothing to count as done.
+const SILENCE: Duration = Duration::from_secs(5);
+/// Longest wait for a fleet to be made, and for it to be gone.
+const PATIENCE: Duration = Duration::from_secs(900);
 /// The time at rest.
 const REST: Duration = Duration::from_secs(60);
 
@@ -52,7 +54,8 @@ pub async fn measure(products: &Products, count: usize, figures: &mut Figures) -
     ];
     let operator = OperatorProcess::start_binary(&products.operator.binary, &kubeconfig, &log, flags)?;
     operator.ready().await?;
-    let before = operator.usage()?;
+    let mut trail = Trail::follow(&own.audit_log())?;
+    let before = (operator.usage()?, cpu::used(own.data())?);
 
     let servers = installed::servers(&cluster, NAMESPACE).await?;
     let start = Instant::now();
@@ -68,49 +71,43 @@ pub async fn measure(products: &Products, count: usize, figures: &mut Figures) -
         .collect()
         .await;
     created.into_iter().collect::<Result<()>>()?;
-    until("every server to have its status", Duration::from_secs(900), || async {
-        let list = servers.list(&ListParams::default().match_any()).await?;
-        let done = list.items.iter().filter(|server| observed(server)).count();
-        if done < count {
-            tokio::time::sleep(LOOK).await;
-        }
-        ensure!(done == count, "{done} of {count}");
-        Ok(())
-    })
-    .await?;
-    quiet(&cluster, Duration::from_secs(5)).await?;
-    let wall = start.elapsed().as_secs_f64();
-    let after = operator.usage()?;
-    let events = cluster.audit()?;
-    report(&events, count, figures)?;
+    let wall = quiet(&mut trail, count, start).await?;
+    let after = (operator.usage()?, cpu::used(own.data())?);
+    let list = servers.list(&ListParams::default()).await?;
+    let done = list.items.iter().filter(|server| observed(server)).count();
+    ensure!(done == count, "{done} of {count} servers have a status of their spec");
+    report(&trail, count, figures)?;
     figures.add(format!("{count}: seconds until all is quiet"), wall, "s", None);
     figures.add(
         format!("{count}: operator CPU"),
-        after.cpu_seconds - before.cpu_seconds,
+        after.0.cpu_seconds - before.0.cpu_seconds,
         "s",
         Some(if count == 200 { "2" } else { "11" }),
     );
+    for part in cpu::PARTS {
+        let used = after.1.get(part).zip(before.1.get(part)).map_or(f64::NAN, |(after, before)| after - before);
+        figures.add(format!("{count}: {part} CPU"), used, "s", None);
+    }
     figures.add(
         format!("{count}: operator peak memory"),
-        after.peak_kib as f64 / 1024.0,
+        after.0.peak_kib as f64 / 1024.0,
         "MiB",
         Some(if count == 200 { "23" } else { "38" }),
     );
 
+    let written = trail.writes;
     tokio::time::sleep(REST).await;
-    let at_rest = cluster.audit()?;
-    let writes = at_rest.get(events.len()..).unwrap_or_default().iter().filter(|event| is_counted_write(event)).count();
+    trail.read()?;
+    let writes = trail.writes - written;
     figures.add(format!("{count}: writes in 60 s at rest, Lease apart"), writes as f64, "writes", Some("0"));
 
     let start = Instant::now();
     servers.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
-    let deployments: Api<PartialObjectMeta<Deployment>> = Api::namespaced(cluster.client().await?, NAMESPACE);
-    until("every Deployment to be gone", Duration::from_secs(900), || async {
-        let left = deployments.list_metadata(&ListParams::default().match_any()).await?.items.len();
-        ensure!(left == 0, "{left} left");
-        Ok(())
-    })
-    .await?;
+    while trail.deleted < count {
+        ensure!(start.elapsed() < PATIENCE, "{} of {count} Deployments were deleted", trail.deleted);
+        tokio::time::sleep(LOOK).await;
+        trail.read()?;
+    }
     figures.add(format!("{count}: seconds to delete"), start.elapsed().as_secs_f64(), "s", None);
     operator.kill();
     cluster.stop().await
@@ -130,63 +127,24 @@ fn observed(server: &DynamicObject) -> bool {
     generation.is_some() && generation == server.metadata.generation
 }
 
-/// Waits until the operator has written nothing for this long.
-async fn quiet(cluster: &Cluster, silence: Duration) -> Result<()> {
-    let mut last = (0, Instant::now());
-    until("the operator to come to rest", Duration::from_secs(600), || {
-        let writes = cluster.audit().map(|events| events.iter().filter(|event| is_counted_write(event)).count());
-        let settled = writes.map(|writes| {
-            if writes != last.0 {
-                last = (writes, Instant::now());
-            }
-            last.1.elapsed() >= silence
-        });
-        async move {
-            if settled? {
-                return Ok(());
-            }
-            tokio::time::sleep(LOOK).await;
-            anyhow::bail!("it still writes")
+/// Waits until every server was told of and the operator writes no more. Returns how long that took.
+async fn quiet(trail: &mut Trail, count: usize, start: Instant) -> Result<f64> {
+    let mut last = (0, start);
+    loop {
+        trail.read()?;
+        if trail.writes != last.0 {
+            last = (trail.writes, Instant::now());
         }
-    })
-    .await
-}
-
-fn is_operators(event: &AuditEvent) -> bool {
-    event.user.username == OPERATOR && event.stage == "ResponseComplete"
-}
-
-/// A write of the operator, Lease and Events apart.
-fn is_counted_write(event: &AuditEvent) -> bool {
-    is_operators(event) && event.is_write() && !matches!(event.resource(), "leases" | "events")
-}
-
-fn report(events: &[AuditEvent], count: usize, figures: &mut Figures) -> Result<()> {
-    let seconds = |text: &str| -> Result<f64> { Ok(text.parse::<Timestamp>()?.as_microsecond() as f64 / 1e6) };
-    let mut born: BTreeMap<String, f64> = BTreeMap::new();
-    let mut last_child: BTreeMap<String, f64> = BTreeMap::new();
-    let (mut writes, mut requests, mut statuses) = (0_usize, 0_usize, 0_usize);
-    for event in events.iter().filter(|event| event.stage == "ResponseComplete" && event.code() < 300) {
-        let Some(object) = &event.object_ref else { continue };
-        if object.namespace != NAMESPACE {
-            continue;
+        if trail.told.len() == count && last.1.elapsed() >= SILENCE {
+            return Ok(last.1.duration_since(start).as_secs_f64());
         }
-        let owner = object.name.split('.').next().unwrap_or_default().to_owned();
-        if is_operators(event) {
-            requests += usize::from(event.verb != "watch");
-            if is_counted_write(event) {
-                writes += 1;
-                if object.subresource == "status" {
-                    statuses += 1;
-                } else if !owner.is_empty() {
-                    let at = seconds(&event.stage_timestamp)?;
-                    last_child.entry(owner).and_modify(|latest| *latest = latest.max(at)).or_insert(at);
-                }
-            }
-        } else if event.verb == "create" && object.resource == "mcpservers" {
-            born.insert(object.name.clone(), seconds(&event.request_received_timestamp)?);
-        }
+        ensure!(start.elapsed() < PATIENCE, "{} of {count} servers have a status", trail.told.len());
+        tokio::time::sleep(LOOK).await;
     }
+}
+
+fn report(trail: &Trail, count: usize, figures: &mut Figures) -> Result<()> {
+    let Trail { born, last_child, .. } = trail;
     let first = born.values().copied().fold(f64::INFINITY, f64::min);
     ensure!(
         first.is_finite() && last_child.len() == count,
@@ -209,8 +167,8 @@ fn report(events: &[AuditEvent], count: usize, figures: &mut Figures) -> Result<
     }
     figures.add(format!("{count}: from create to whole, median server"), percentile(&since_birth, 0.5), "s", None);
     let each = |total: usize| total as f64 / count as f64;
-    figures.add(format!("{count}: writes for each server"), each(writes), "writes", Some("children (8) + 2"));
-    figures.add(format!("{count}: of which status"), each(statuses), "writes", Some("2"));
-    figures.add(format!("{count}: requests for each server"), each(requests), "requests", None);
+    figures.add(format!("{count}: writes for each server"), each(trail.writes), "writes", Some("children (8) + 2"));
+    figures.add(format!("{count}: of which status"), each(trail.statuses), "writes", Some("2"));
+    figures.add(format!("{count}: requests for each server"), each(trail.writes + trail.reads), "requests", None);
     Ok(())
 }
