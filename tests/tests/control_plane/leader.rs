@@ -27,6 +27,16 @@ impl Replica {
     fn writes(&self) -> usize {
         self.proxy.since(0).iter().filter(|record| record.request.is_counted()).count()
     }
+
+    /// Waits until it has looked at the Lease, which another one holds.
+    async fn stands_by(&self) -> Result<()> {
+        until("the standby to look at the Lease", Duration::from_secs(20), || async {
+            let records = self.proxy.since(0);
+            let mut looks = records.iter().filter(|record| record.request.resource == "leases");
+            holds!(looks.any(|look| look.code == Some(200)), "it has not")
+        })
+        .await
+    }
 }
 
 fn spec(image: &str) -> Value {
@@ -82,17 +92,7 @@ async fn one_of_two_works_and_the_other_takes_over() -> Result<()> {
 
     // Stopped as by the kubelet: it gives the Lease back.
     let (leader, standby) = (standby, Replica::start(&world).await?);
-    until("the standby to look at the Lease", Duration::from_secs(20), || async {
-        let looks = standby
-            .proxy
-            .since(0)
-            .iter()
-            .filter(|record| record.request.resource == "leases" && record.code == Some(200))
-            .count();
-        ensure!(looks > 0, "it has not");
-        Ok(())
-    })
-    .await?;
+    standby.stands_by().await?;
     leader.process.terminate()?;
     let took = takes_effect(&world, "a:4", Duration::from_secs(3)).await?;
     println!("a leader that was stopped was replaced after {:.1} s", took.as_secs_f32());
@@ -101,17 +101,7 @@ async fn one_of_two_works_and_the_other_takes_over() -> Result<()> {
 
     // Held for twice the Lease's duration: when it comes back, it writes nothing and ends.
     let (leader, standby) = (standby, Replica::start(&world).await?);
-    until("the standby to look at the Lease", Duration::from_secs(20), || async {
-        let looks = standby
-            .proxy
-            .since(0)
-            .iter()
-            .filter(|record| record.request.resource == "leases" && record.code == Some(200))
-            .count();
-        ensure!(looks > 0, "it has not");
-        Ok(())
-    })
-    .await?;
+    standby.stands_by().await?;
     leader.process.pause()?;
     takes_effect(&world, "a:5", duration + Duration::from_secs(3)).await?;
     let start = Instant::now();

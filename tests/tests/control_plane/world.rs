@@ -1,6 +1,10 @@
 //! What each test stands on: one control plane for the whole suite, and for each test a namespace, an account with the rights of the chart, and a
 //! proxy through which its operator asks.
 
+mod setup;
+mod specs;
+mod stored;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -8,19 +12,23 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
-use k8s_openapi::api::networking::v1::IngressClass;
+use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client};
+use mooring_tests::Cluster;
 use mooring_tests::cluster::AuditEvent;
 use mooring_tests::fault_proxy::FaultProxy;
 use mooring_tests::operator_process::OperatorProcess;
 use mooring_tests::wait::until;
-use mooring_tests::{Cluster, Level, Options, product};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::sync::OnceCell;
+
+pub(crate) use setup::{cluster, control_plane, install_class, install_crd};
+use setup::{grant, make_namespace};
+pub(crate) use specs::{full, full_children, patched};
+use stored::{CHILD_KINDS, stored};
+pub(crate) use stored::{Children, condition, entries, entry, text};
 
 /// How long something may take that takes well below a second on an idle machine.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
@@ -30,45 +38,6 @@ const QUIET: Duration = Duration::from_millis(600);
 const ACCOUNT: &str = "mooring";
 /// The front door's image, as long as a test does not say otherwise.
 pub(crate) const FRONT_DOOR: &str = "localhost/mooring-server:dev";
-
-/// The control plane that the tests of this suite share. It ends with this process.
-pub(crate) async fn cluster() -> Result<&'static Cluster> {
-    static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
-    CLUSTER
-        .get_or_try_init(|| async {
-            let cluster = control_plane().await?;
-            install_crd(&cluster).await?;
-            install_class(&cluster).await?;
-            anyhow::Ok(cluster)
-        })
-        .await
-}
-
-/// A control plane of a test's own, without the CustomResourceDefinition.
-pub(crate) async fn control_plane() -> Result<Cluster> {
-    Cluster::start(Level::ControlPlane, Options { audit: true, ..Options::default() }).await
-}
-
-/// Applies `crds/` as a user would, and waits until it serves.
-pub(crate) async fn install_crd(cluster: &Cluster) -> Result<()> {
-    let file = product::workspace().join("crds/mcpservers.yaml");
-    cluster.kubectl(["apply", "-f", &file.to_string_lossy()]).await?;
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("mooring.dev", "v1alpha1", "McpServer"));
-    let servers: Api<DynamicObject> = Api::all_with(cluster.client().await?, &resource);
-    until("McpServers to be served", SOON, || async { Ok(servers.list(&ListParams::default()).await?) }).await?;
-    Ok(())
-}
-
-/// Makes the IngressClass [`CLASS`]. No controller is there to serve it.
-pub(crate) async fn install_class(cluster: &Cluster) -> Result<()> {
-    let class = json!({
-        "apiVersion": "networking.k8s.io/v1", "kind": "IngressClass", "metadata": {"name": CLASS},
-        "spec": {"controller": "traefik.io/ingress-controller"},
-    });
-    let classes: Api<IngressClass> = Api::all(cluster.client().await?);
-    classes.patch(CLASS, &PatchParams::apply("suite").force(), &Patch::Apply(class)).await?;
-    Ok(())
-}
 
 /// One test's part of a cluster.
 pub(crate) struct World<'a> {
@@ -382,192 +351,5 @@ impl<'a> World<'a> {
             .into_iter()
             .filter(|event| event.data.pointer("/regarding/name").and_then(Value::as_str) == Some(name));
         Ok(mine.map(|event| format!("{}: {}", text(&event.data, "reason"), text(&event.data, "note"))).collect())
-    }
-}
-
-/// An object of a list, with the kind that lists leave out.
-fn stored(kind: &str, object: DynamicObject) -> Result<Value> {
-    let mut object = serde_json::to_value(object)?;
-    object["kind"] = kind.into();
-    Ok(object)
-}
-
-/// The kinds that an McpServer's children have.
-const CHILD_KINDS: [&str; 7] =
-    ["ConfigMap", "Deployment", "Ingress", "NetworkPolicy", "Secret", "Service", "ServiceAccount"];
-
-/// Children by `Kind/name`.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Children(pub(crate) BTreeMap<String, Value>);
-
-impl Children {
-    pub(crate) fn get(&self, child: &str) -> Result<&Value> {
-        self.0.get(child).with_context(|| format!("no {child}; there are {:?}", self.0.keys()))
-    }
-
-    pub(crate) fn names(&self) -> Vec<&str> {
-        self.0.keys().map(String::as_str).collect()
-    }
-
-    /// The resourceVersion of each.
-    pub(crate) fn versions(&self) -> BTreeMap<String, String> {
-        let version = |object: &Value| {
-            object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default().to_owned()
-        };
-        self.0.iter().map(|(name, object)| (name.clone(), version(object))).collect()
-    }
-
-    /// What the children say, without what the API server, the cluster's controllers and chance put in.
-    pub(crate) fn canonical(&self) -> Self {
-        Self(self.0.iter().map(|(name, object)| (name.clone(), canonical(name, object))).collect())
-    }
-
-    /// The same with the random content of Secrets hidden, to compare two servers of the same spec.
-    pub(crate) fn without_chance(&self) -> Self {
-        let mut children = self.canonical();
-        for (name, object) in &mut children.0 {
-            for annotation in ["mooring.dev/declared", "mooring.dev/subjects", "mooring.dev/subject"] {
-                hide(object, &["metadata", "annotations", annotation]);
-            }
-            if name.starts_with("Secret/")
-                && let Some(data) = object.get_mut("data").and_then(Value::as_object_mut)
-            {
-                let entries = std::mem::take(data);
-                let hidden = entries.keys().enumerate().map(|(n, entry)| match entry.len() {
-                    11 => (format!("id-{n}"), Value::Null), // ids of keys
-                    _ => (entry.clone(), Value::Null),
-                });
-                *data = hidden.collect();
-            }
-        }
-        let text = serde_json::to_string(&children.0).unwrap_or_default();
-        let uid = uid_of_server(&self.0);
-        let masked = if uid.is_empty() { text } else { text.replace(&uid, "<uid>") };
-        Self(serde_json::from_str(&masked).unwrap_or_default())
-    }
-}
-
-fn uid_of_server(children: &BTreeMap<String, Value>) -> String {
-    let owner = children.values().find_map(|child| child.pointer("/metadata/ownerReferences/0/uid")?.as_str());
-    owner.unwrap_or_default().to_owned()
-}
-
-fn canonical(name: &str, object: &Value) -> Value {
-    let mut object = object.clone();
-    let metadata = ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"];
-    for field in metadata {
-        hide(&mut object, &["metadata", field]);
-    }
-    hide(&mut object, &["metadata", "annotations", "deployment.kubernetes.io/revision"]);
-    hide(&mut object, &["metadata", "annotations", "mooring.dev/generation"]);
-    hide(&mut object, &["status"]);
-    if name.starts_with("Service/") {
-        for field in ["clusterIP", "clusterIPs"] {
-            hide(&mut object, &["spec", field]);
-        }
-    }
-    object
-}
-
-fn hide(object: &mut Value, path: &[&str]) {
-    let Some((last, parents)) = path.split_last() else { return };
-    let parent = parents.iter().try_fold(object, |object, key| object.get_mut(*key));
-    if let Some(parent) = parent.and_then(Value::as_object_mut) {
-        parent.remove(*last);
-    }
-}
-
-/// A condition of an McpServer; null where it is not there.
-pub(crate) fn condition(server: &Value, kind: &str) -> Value {
-    let conditions = server.pointer("/status/conditions").and_then(Value::as_array);
-    conditions.into_iter().flatten().find(|condition| text(condition, "type") == kind).cloned().unwrap_or_default()
-}
-
-/// A text field; empty where it is not there.
-pub(crate) fn text<'v>(value: &'v Value, field: &str) -> &'v str {
-    value.get(field).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// The bytes of a Secret's entry.
-pub(crate) fn entry(secret: &Value, name: &str) -> Result<Vec<u8>> {
-    let found = secret.get("data").and_then(|data| data.get(name)).and_then(Value::as_str);
-    let found = found.with_context(|| format!("the Secret has no entry {name}"))?;
-    Ok(serde_json::from_value::<k8s_openapi::ByteString>(found.into())?.0)
-}
-
-/// The entries of a Secret, by name.
-pub(crate) fn entries(secret: &Value) -> Vec<&str> {
-    secret.get("data").and_then(Value::as_object).into_iter().flat_map(|data| data.keys().map(String::as_str)).collect()
-}
-
-async fn make_namespace(client: &Client, name: &str) -> Result<()> {
-    let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
-    let namespace = Namespace { metadata, ..Namespace::default() };
-    Api::<Namespace>::all(client.clone()).create(&PostParams::default(), &namespace).await?;
-    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), name);
-    until("the namespace's default ServiceAccount", SOON, || async { Ok(accounts.get("default").await?) }).await?;
-    Ok(())
-}
-
-/// Gives the operator its account, with exactly the rights that the chart gives.
-async fn grant(cluster: &Cluster, namespace: &str, scope: Scope, folder: &Path) -> Result<()> {
-    let chart = product::workspace().join("charts/mooring");
-    let chart = chart.to_string_lossy();
-    let mut arguments = vec!["template", ACCOUNT, &chart, "--namespace", namespace];
-    arguments.extend(["--show-only", "templates/rbac.yaml", "--show-only", "templates/serviceaccount.yaml"]);
-    let namespaces = format!("namespaces={{{namespace}}}");
-    if scope == Scope::Namespaced {
-        arguments.extend(["--set", "scope=Namespaced", "--set", &namespaces]);
-    }
-    let file = folder.join("rights.yaml");
-    std::fs::write(&file, cluster.helm(arguments).await?)?;
-    cluster.kubectl(["apply", "--server-side", "-n", namespace, "-f", &file.to_string_lossy()]).await?;
-    Ok(())
-}
-
-/// The IngressClass that exists.
-pub(crate) const CLASS: &str = "traefik";
-
-/// A server with every kind of child, and two declared keys. `host` keeps servers apart.
-pub(crate) fn full(host: &str) -> Value {
-    json!({
-        "http": {"image": "example.com/server:1", "port": 3001},
-        "hosts": [host],
-        "ingress": {"className": CLASS},
-        "auth": {"keys": [{"name": "laptop"}, {"name": "ci"}]},
-    })
-}
-
-/// The children of [`full`], by kind and name.
-pub(crate) fn full_children(name: &str) -> Vec<String> {
-    let mut children: Vec<String> = ["Deployment", "Ingress", "NetworkPolicy", "Service", "ServiceAccount"]
-        .map(|kind| format!("{kind}/{name}"))
-        .into();
-    children.push(format!("ConfigMap/{name}.config"));
-    children.extend(["key.ci", "key.laptop", "keys", "session"].map(|secret| format!("Secret/{name}.{secret}")));
-    children.sort();
-    children
-}
-
-/// `base` with a merge patch applied (RFC 7386).
-pub(crate) fn patched(base: &Value, patch: &Value) -> Value {
-    let mut merged = base.clone();
-    merge(&mut merged, patch);
-    merged
-}
-
-/// RFC 7386.
-pub(crate) fn merge(base: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else { return *base = patch.clone() };
-    if !base.is_object() {
-        *base = json!({});
-    }
-    let Some(base) = base.as_object_mut() else { return };
-    for (key, value) in patch {
-        if value.is_null() {
-            base.remove(key);
-        } else {
-            merge(base.entry(key.clone()).or_insert(Value::Null), value);
-        }
     }
 }
