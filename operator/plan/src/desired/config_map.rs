@@ -106,9 +106,22 @@ fn header(header: &ToolHeader) -> Option<config::ToolHeader> {
 
 fn limits(server: &McpServer) -> config::Limits {
     let limits = server.spec.limits.clone().unwrap_or_default();
+    let default = config::Limits::default();
+    let size = |value: Option<i64>, default| value.and_then(|value| u64::try_from(value).ok()).unwrap_or(default);
+    let time = |value: Option<kube::core::Duration>, default| value.map_or(default, milliseconds);
     config::Limits {
-        body_bytes: limits.body_bytes.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(config::Limits::BODY_BYTES),
-        call_timeout_ms: limits.call_timeout.map_or(config::Limits::CALL_TIMEOUT_MS, milliseconds),
+        body_bytes: size(limits.body_bytes, default.body_bytes),
+        call_timeout_ms: time(limits.call_timeout, default.call_timeout_ms),
+        connections: size(limits.connections, default.connections),
+        requests: size(limits.requests, default.requests),
+        streams_per_principal: size(limits.streams_per_principal, default.streams_per_principal),
+        header_bytes: size(limits.header_bytes, default.header_bytes),
+        header_count: size(limits.header_count, default.header_count),
+        uri_bytes: size(limits.uri_bytes, default.uri_bytes),
+        header_timeout_ms: time(limits.header_timeout, default.header_timeout_ms),
+        body_timeout_ms: time(limits.body_timeout, default.body_timeout_ms),
+        idle_timeout_ms: time(limits.idle_timeout, default.idle_timeout_ms),
+        write_timeout_ms: time(limits.write_timeout, default.write_timeout_ms),
     }
 }
 

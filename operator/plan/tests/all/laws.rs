@@ -137,7 +137,7 @@ fn server() -> impl Strategy<Value = McpServer> {
         proptest::option::of(ingress()),
         proptest::option::of(network_policy()),
         maybe(vec![json!(0), json!(1), json!(3)]),
-        maybe(vec![json!({}), json!({"bodyBytes": 4096, "callTimeout": "90s"})]),
+        maybe(vec![json!({}), json!({"bodyBytes": 4096, "callTimeout": "90s", "requests": 7})]),
         maybe(vec![json!({}), json!({"resources": {"limits": {}}})]),
     );
     (names, source, pod_settings(), optional).prop_map(|(names, source, pod, optional)| {
@@ -349,7 +349,11 @@ proptest! {
             ("path", json!("/")),
             ("hosts", json!([])),
             ("auth", json!({"anonymous": false})),
-            ("limits", json!({"bodyBytes": 4_194_304, "callTimeout": "10m"})),
+            ("limits", json!({
+                "bodyBytes": 4_194_304, "callTimeout": "10m", "connections": 4096, "requests": 1024,
+                "streamsPerPrincipal": 1024, "headerBytes": 16384, "headerCount": 100, "uriBytes": 8192,
+                "headerTimeout": "10s", "bodyTimeout": "60s", "idleTimeout": "120s", "writeTimeout": "60s",
+            })),
             ("networkPolicy", json!({"enabled": true})),
             ("frontDoor", json!({"resources": {
                 "requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"cpu": 1, "memory": "256Mi"},
