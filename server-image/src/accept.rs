@@ -1,43 +1,67 @@
-//! The rim: sockets. It accepts connections, holds their timeouts, stamps each request with the time and the peer, and
-//! lets connections end in an orderly way. What a request means it does not know.
+//! The rim: connections. It accepts them, stamps each request with the time and the peer, closes those on which nothing
+//! happens, and lets all end in an orderly way. What a request means it does not know.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::IpAddr;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Request, Response, Version};
+use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
-use tokio::net::{TcpListener, TcpStream};
+use hyper_util::server::graceful::GracefulConnection;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use crate::body::{Body, BodyError};
 use crate::clock;
 use crate::door::Phase;
+use crate::metrics::{Listener, Metrics};
 use crate::pipeline::Arrival;
+use crate::wire::fault::Fault;
+use crate::wire::limits::{self, WireLimits};
+use crate::wire::socket::{Protocol, Socket};
+use crate::wire::traffic::{Running, Traffic};
 
-/// Longest wait for the headers of a request, and so the longest idle time of a connection: longer than ingresses keep
-/// theirs (Traefik 90 s, nginx 60 s), so that none is closed here just as a request is sent.
-const HEADERS: Duration = Duration::from_secs(130);
-/// Most headers of a request.
-const HEADER_COUNT: usize = 100;
-/// Largest head of a request.
-const HEADER_BYTES: usize = 64 * 1024;
 /// How often an HTTP/2 connection is asked whether it lives.
 const PING: Duration = Duration::from_secs(30);
 /// Most requests at once on one HTTP/2 connection.
 const STREAMS: u32 = 256;
+/// What the HTTP library keeps of one connection, at most; above the largest head that `limits.headerBytes` allows.
+const BUFFER: usize = 72 * 1024;
+/// Headers for which the HTTP library has room without allocating it.
+const HEADERS: usize = 100;
+/// So many connections beyond `limits.connections` are kept long enough to be told so, and to answer probes.
+const BEYOND: usize = 256;
+/// How long a connection without a request that was told to end may take for it, before it is told again.
+const GRACE: Duration = Duration::from_secs(1);
 /// Pause after a failed accept (no file descriptors left), so that the loop does not spin.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// What holds at one listener.
+#[derive(Clone)]
+pub struct Rim {
+    /// Which one it is.
+    pub listener: Listener,
+    /// Its limits in force.
+    pub limits: limits::Source,
+    /// Where its connections are counted.
+    pub metrics: Arc<Metrics>,
+}
 
 /// Accepts connections until the phase is [`Phase::Stopping`]; connections run on `connections`.
 pub async fn serve<H, F>(
     listener: TcpListener,
+    rim: Rim,
     mut phases: watch::Receiver<Phase>,
     connections: TaskTracker,
     handler: H,
@@ -45,88 +69,194 @@ pub async fn serve<H, F>(
     H: Fn(Arrival, Request<Body>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<Body>> + Send + 'static,
 {
-    let builder = Arc::new(builder());
+    let open = rim.metrics.connections(rim.listener);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = phases.wait_for(|phase| *phase == Phase::Stopping) => return,
         };
-        match accepted {
-            Ok((stream, peer)) => {
-                let connection = connection(Arc::clone(&builder), stream, peer, phases.clone(), handler.clone());
-                connections.spawn(connection);
-            }
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        let counted = Open::of(&open);
+        let beyond = counted.count().saturating_sub((rim.limits)().connections);
+        if beyond > BEYOND {
+            rim.metrics.cut(rim.listener, "shed");
+            continue;
+        }
+        let _ = stream.set_nodelay(true); // a socket without it still works
+        let held = connection(stream, peer.ip(), beyond > 0, rim.clone(), phases.clone(), handler.clone());
+        connections.spawn(async move {
+            held.await;
+            drop(counted);
+        });
+    }
+}
+
+/// Counts a connection while it is open.
+struct Open(Gauge);
+
+impl Open {
+    fn of(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+
+    fn count(&self) -> usize {
+        usize::try_from(self.0.get()).unwrap_or_default()
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// One connection, from its first byte to its last. Where it is one too many (`beyond`), it is told so.
+pub async fn connection<S, H, F>(
+    stream: S,
+    peer: IpAddr,
+    beyond: bool,
+    rim: Rim,
+    mut phases: watch::Receiver<Phase>,
+    handler: H,
+) where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    H: Fn(Arrival, Request<Body>) -> F + Send + Sync + 'static,
+    F: Future<Output = Response<Body>> + Send + 'static,
+{
+    let traffic = Arc::new(Traffic::new(clock::instant()));
+    let limits = Arc::clone(&rim.limits);
+    let limits: limits::Source = if beyond { Arc::new(move || limits().beyond()) } else { limits };
+    let mut socket = Socket::new(stream, Arc::clone(&limits), Arc::clone(&traffic));
+    tokio::select! {
+        arrived = socket.arrive() => if !matches!(arrived, Ok(true)) { return },
+        () = tokio::time::sleep(limits().idle_timeout) => return rim.metrics.cut(rim.listener, "idle"),
+        _ = phases.wait_for(|phase| *phase == Phase::Stopping) => return,
+    }
+    let Ok(Some(protocol)) = socket.protocol().await else { return };
+    let (requests, held) = (Arc::clone(&traffic), Arc::clone(&limits));
+    let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+        let (running, fault) = requests.begin(clock::instant);
+        let fault = fault.or_else(|| too_much(&request, &held()));
+        let arrival = Arrival { wall: clock::wall(), instant: clock::instant(), peer, fault, beyond };
+        let request = request.map(|body| body.map_err(BodyError::from).boxed_unsync());
+        // On the heap, so that a connection whose answer streams for hours does not keep the room of the whole pipeline.
+        let answer = Box::pin(handler(arrival, request));
+        async move { Ok::<_, Infallible>(answer.await.map(|body| Answer { body, _running: running })) }
+    });
+    let (socket, in_force) = (TokioIo::new(socket), limits());
+    let end = End { protocol, phases, traffic, limits, rim };
+    match protocol {
+        Protocol::Http1 => end.drive(http_1(&in_force).serve_connection(socket, service)).await,
+        // It takes more room than the other.
+        Protocol::Http2 => Box::pin(end.drive(http_2(&in_force).serve_connection(socket, service))).await,
+    }
+}
+
+/// The library's own limits and times are off or above ours, which know where a request begins.
+fn http_1(limits: &WireLimits) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder.header_read_timeout(None).max_buf_size(BUFFER).half_close(false);
+    if limits.header_count > HEADERS {
+        builder.max_headers(limits.header_count);
+    }
+    builder
+}
+
+fn http_2(limits: &WireLimits) -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING)
+        .max_concurrent_streams(STREAMS)
+        .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX));
+    builder
+}
+
+/// What the socket does not see of HTTP/2.
+fn too_much<B>(request: &Request<B>, limits: &WireLimits) -> Option<Fault> {
+    if request.version() != Version::HTTP_2 {
+        return None;
+    }
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    if target > limits.uri_bytes {
+        return Some(Fault::UriTooLong { limit: limits.uri_bytes });
+    }
+    (request.headers().len() > limits.header_count).then_some(Fault::TooManyHeaders { limit: limits.header_count })
+}
+
+/// Decides when a connection ends.
+struct End {
+    protocol: Protocol,
+    phases: watch::Receiver<Phase>,
+    traffic: Arc<Traffic>,
+    limits: limits::Source,
+    rim: Rim,
+}
+
+impl End {
+    async fn drive(mut self, connection: impl GracefulConnection<Error = hyper::Error>) {
+        let mut connection = pin!(connection);
+        let mut look = pin!(tokio::time::sleep((self.limits)().idle_timeout));
+        loop {
+            match *self.phases.borrow_and_update() {
+                Phase::Serving => {}
+                // HTTP/1 connections are told with the next answer (`Connection: close`), so that none is closed under a
+                // request that is on its way; HTTP/2 has GOAWAY for it.
+                Phase::Leaving if self.protocol == Protocol::Http1 => {}
+                Phase::Leaving | Phase::Stopping => connection.as_mut().graceful_shutdown(),
+            }
+            tokio::select! {
+                ended = connection.as_mut() => {
+                    if let Err(error) = ended {
+                        tracing::debug!(%error, "a connection ended early");
+                    }
+                    if self.traffic.has_stalled() {
+                        self.rim.metrics.cut(self.rim.listener, "slow_reader");
+                    }
+                    return;
+                }
+                Ok(()) = self.phases.changed() => {}
+                () = look.as_mut() => {
+                    let (now, idle) = (clock::instant(), (self.limits)().idle_timeout);
+                    let due = self.traffic.idle_since().unwrap_or(now) + idle;
+                    if due <= now {
+                        self.rim.metrics.cut(self.rim.listener, "idle");
+                        connection.as_mut().graceful_shutdown();
+                    }
+                    look.as_mut().reset(due.max(now + GRACE));
+                }
             }
         }
     }
 }
 
-fn builder() -> Builder<TokioExecutor> {
-    let mut builder = Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS)
-        .max_buf_size(HEADER_BYTES)
-        .max_headers(HEADER_COUNT)
-        .half_close(false);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .keep_alive_interval(PING)
-        .max_concurrent_streams(STREAMS)
-        .max_header_list_size(u32::try_from(HEADER_BYTES).unwrap_or(u32::MAX));
-    builder
+/// An answer, whose end is the end of its request.
+struct Answer {
+    body: Body,
+    _running: Running,
 }
 
-async fn connection<H, F>(
-    builder: Arc<Builder<TokioExecutor>>,
-    stream: TcpStream,
-    peer: SocketAddr,
-    mut phases: watch::Receiver<Phase>,
-    handler: H,
-) where
-    H: Fn(Arrival, Request<Body>) -> F + Send + Sync + 'static,
-    F: Future<Output = Response<Body>> + Send + 'static,
-{
-    let _ = stream.set_nodelay(true); // a socket without it still works
-    let (begun, http_2) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let noted = (Arc::clone(&begun), Arc::clone(&http_2));
-    let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-        noted.0.store(true, Ordering::Relaxed);
-        noted.1.store(request.version() == Version::HTTP_2, Ordering::Relaxed);
-        let arrival = Arrival { wall: clock::wall(), instant: clock::instant(), peer: peer.ip() };
-        let request = request.map(|body| body.map_err(BodyError::from).boxed_unsync());
-        // On the heap, so that a connection whose answer streams for hours does not keep the room of the whole pipeline.
-        let answer = Box::pin(handler(arrival, request));
-        async move { Ok::<_, Infallible>(answer.await) }
-    });
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(connection);
-    // The protocol is told from the first bytes, for which hyper has no timeout.
-    let first = tokio::time::sleep(HEADERS);
-    tokio::pin!(first);
-    loop {
-        let phase = *phases.borrow_and_update();
-        match phase {
-            Phase::Serving => {}
-            // HTTP/1 connections are told with the next answer (`Connection: close`), so that none is closed under a
-            // request that is on its way; HTTP/2 has GOAWAY for it.
-            Phase::Leaving if !http_2.load(Ordering::Relaxed) => {}
-            Phase::Leaving | Phase::Stopping => connection.as_mut().graceful_shutdown(),
-        }
-        tokio::select! {
-            ended = connection.as_mut() => {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "a connection ended early");
-                }
-                return;
-            }
-            Ok(()) = phases.changed() => {}
-            () = first.as_mut(), if !begun.load(Ordering::Relaxed) => return,
-        }
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        Pin::new(&mut self.get_mut().body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

@@ -16,6 +16,7 @@ use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
 use tokio::time::{Instant, timeout_at};
 
 use crate::refusal::Refusal;
+use crate::wire::fault::Fault;
 
 /// Why a body broke off.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -47,7 +48,7 @@ pub async fn read(headers: &HeaderMap, body: &mut Body, limit: u64, deadline: In
         let frame = match timeout_at(deadline, body.frame()).await {
             Err(_) => return Err(Refusal::BodySlow),
             Ok(None) => break,
-            Ok(Some(Err(_))) => return Err(Refusal::BodyBroken),
+            Ok(Some(Err(error))) => return Err(broken(error.as_ref())),
             Ok(Some(Ok(frame))) => frame,
         };
         let Ok(data) = frame.into_data() else { continue }; // trailers say nothing here
@@ -69,6 +70,14 @@ pub async fn read(headers: &HeaderMap, body: &mut Body, limit: u64, deadline: In
     whole.extend_from_slice(&first);
     whole.extend_from_slice(&rest);
     Ok(whole.freeze())
+}
+
+/// Why a body broke off: malformed, or its sender is gone.
+fn broken(error: &(dyn std::error::Error + 'static)) -> Refusal {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let mut faults =
+        causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>()?.get_ref()?.downcast_ref::<Fault>());
+    faults.next().map_or(Refusal::BodyBroken, |fault| Refusal::Wire(*fault))
 }
 
 /// Longest wait for a client to finish sending what nobody reads, before the refusal is sent. What is on its way arrives

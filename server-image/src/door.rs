@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use jiff::Timestamp;
 use mooring_contract::DoorStatus;
+use mooring_contract::config::Limits;
 use mooring_contract::door_status::Handshake;
 use subtle::ConstantTimeEq as _;
 use tokio::sync::watch;
@@ -19,6 +20,8 @@ use crate::keys::KeySet;
 use crate::metrics::Metrics;
 use crate::rules::Rules;
 use crate::who::Principal;
+use crate::wire::limits::WireLimits;
+use crate::wire::load::Load;
 
 /// Where the front door is in its life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,6 +82,8 @@ pub struct Door {
     pub clients: Clients,
     /// Calls that run on when their client has gone; a stop waits for them.
     pub calls: TaskTracker,
+    /// What is in use of what may be.
+    pub load: Load,
     /// Counters.
     pub metrics: Arc<Metrics>,
 }
@@ -92,6 +97,12 @@ impl Door {
     /// The rules in force, once there are any.
     pub fn rules(&self) -> Option<Arc<Rules>> {
         self.rules.load_full()
+    }
+
+    /// The limits of the wire in force.
+    pub fn wire_limits(&self) -> WireLimits {
+        let rules = self.rules.load();
+        rules.as_ref().map_or_else(|| WireLimits::from(&Limits::default()), |rules| rules.wire)
     }
 
     /// The keys in force.

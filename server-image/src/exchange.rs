@@ -52,10 +52,21 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Begins an exchange, and counts it.
-    pub fn begin(door: &Arc<Door>, rules: &Arc<Rules>, arrival: Arrival, principal: Principal, seen: Seen) -> Self {
-        let in_flight = door.metrics.begin();
-        Self { door: Arc::clone(door), rules: Arc::clone(rules), arrival, principal, seen, in_flight }
+    /// Begins an exchange, and counts it, where there is room for it.
+    pub fn begin(
+        door: &Arc<Door>,
+        rules: &Arc<Rules>,
+        arrival: Arrival,
+        principal: Principal,
+        seen: Seen,
+        method: &Method,
+    ) -> Result<Self, Refusal> {
+        let room = match *method {
+            Method::GET => door.load.stream(&principal, rules.streams)?,
+            _ => door.load.request(rules.requests)?,
+        };
+        let in_flight = door.metrics.begin(room);
+        Ok(Self { door: Arc::clone(door), rules: Arc::clone(rules), arrival, principal, seen, in_flight })
     }
 
     /// Serves the request.
@@ -81,15 +92,20 @@ impl Exchange {
     }
 
     /// Messages: read them whole, look at them, pass them on.
-    async fn post(self, mut parts: Parts, body: &mut Body, entry: &mut Entry) -> Result<Response<Body>, Refused> {
+    async fn post(mut self, mut parts: Parts, body: &mut Body, entry: &mut Entry) -> Result<Response<Body>, Refused> {
         let deadline = self.arrival.instant + self.rules.call_timeout;
-        let bytes = body::read(&parts.headers, body, self.rules.body_bytes, deadline).await?;
+        let arrived = deadline.min(self.arrival.instant + self.rules.body_timeout);
+        let bytes = body::read(&parts.headers, body, self.rules.body_bytes, arrived).await?;
         let reading = peek::peek(&bytes)?;
         if let Reading::One(message) = &reading {
             entry.method(message.method());
         }
         let answered = self.door.answered();
         let admitted = admit::admit(&parts.headers, &reading, answered.only_era())?;
+        if admitted.endless {
+            let room = self.door.load.stream(&self.principal, self.rules.streams);
+            self.in_flight.moves_to(room.map_err(|refusal| admitted.refused(refusal))?);
+        }
         self.door.metrics.messages(admitted.messages);
         let patient = admitted.slow && headers::asks(&parts.headers, "text/event-stream");
         let work = match &self.rules.backend {

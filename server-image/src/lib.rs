@@ -19,6 +19,8 @@ mod headers;
 mod health;
 mod host;
 mod keys;
+#[cfg(any(fuzzing, test))]
+pub mod laws;
 mod log;
 mod management;
 mod metrics;
@@ -36,6 +38,7 @@ mod stream;
 mod tests;
 mod tools;
 mod who;
+mod wire;
 
 use clap::Parser as _;
 

@@ -9,6 +9,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use crate::wire::load::Permit;
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StatusClass {
     status: &'static str,
@@ -16,6 +18,25 @@ struct StatusClass {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Reason {
+    reason: &'static str,
+}
+
+/// Which listener a connection came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Listener {
+    listener: &'static str,
+}
+
+impl Listener {
+    /// For MCP clients.
+    pub const PUBLIC: Self = Self { listener: "public" };
+    /// For probes, scrapes and the operator.
+    pub const MANAGEMENT: Self = Self { listener: "management" };
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Cut {
+    listener: &'static str,
     reason: &'static str,
 }
 
@@ -30,6 +51,8 @@ pub struct Metrics {
     in_flight: Gauge,
     streams: Gauge,
     reloads: Counter,
+    connections: Family<Listener, Gauge>,
+    cut: Family<Cut, Counter>,
 }
 
 impl Default for Metrics {
@@ -43,6 +66,8 @@ impl Default for Metrics {
             in_flight: Gauge::default(),
             streams: Gauge::default(),
             reloads: Counter::default(),
+            connections: Family::default(),
+            cut: Family::default(),
         };
         let registry = &mut metrics.registry;
         registry.register("requests", "Requests answered on the public listener", metrics.requests.clone());
@@ -52,17 +77,22 @@ impl Default for Metrics {
         registry.register("in_flight", "Requests whose answer has not ended", metrics.in_flight.clone());
         registry.register("event_streams", "Open event streams", metrics.streams.clone());
         registry.register("reloads", "Changes of configuration or keys that came into force", metrics.reloads.clone());
+        registry.register("connections", "Open connections", metrics.connections.clone());
+        registry.register("connections_cut", "Connections that the front door closed unasked", metrics.cut.clone());
         metrics
     }
 }
 
 /// Counts one exchange, until it is dropped.
 #[derive(Debug)]
-pub struct InFlight(Vec<Gauge<i64, AtomicI64>>);
+pub struct InFlight {
+    gauges: Vec<Gauge<i64, AtomicI64>>,
+    room: Permit,
+}
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        for gauge in &self.0 {
+        for gauge in &self.gauges {
             gauge.dec();
         }
     }
@@ -72,15 +102,30 @@ impl InFlight {
     /// Counts the exchange as an event stream, too.
     pub fn as_stream(&mut self, metrics: &Arc<Metrics>) {
         metrics.streams.inc();
-        self.0.push(metrics.streams.clone());
+        self.gauges.push(metrics.streams.clone());
+    }
+
+    /// Takes other room than it had.
+    pub fn moves_to(&mut self, room: Permit) {
+        self.room = room;
     }
 }
 
 impl Metrics {
-    /// Counts an exchange that begins.
-    pub fn begin(&self) -> InFlight {
+    /// Counts an exchange that begins, and has room.
+    pub fn begin(&self, room: Permit) -> InFlight {
         self.in_flight.inc();
-        InFlight(vec![self.in_flight.clone()])
+        InFlight { gauges: vec![self.in_flight.clone()], room }
+    }
+
+    /// Open connections of that listener.
+    pub fn connections(&self, listener: Listener) -> Gauge {
+        self.connections.get_or_create_owned(&listener)
+    }
+
+    /// Counts a connection that was closed unasked.
+    pub fn cut(&self, Listener { listener }: Listener, reason: &'static str) {
+        self.cut.get_or_create(&Cut { listener, reason }).inc();
     }
 
     /// Counts the messages of a request.

@@ -1,7 +1,7 @@
 //! The whole way of a request, on one page:
 //!
 //! ```text
-//! accept -> health -> Host (421) -> Origin (403) -> CORS preflight -> who (401)
+//! accept (wire: 400, 408, 414, 431) -> health -> room (503) -> Host (421) -> Origin (403) -> CORS preflight -> who (401)
 //!   -> body (413) -> peek (400) -> backend (tools | http) -> stream back
 //! ```
 //!
@@ -28,6 +28,7 @@ use crate::refusal::{Refusal, Waiting};
 use crate::route::Route;
 use crate::rules::Rules;
 use crate::who;
+use crate::wire::fault::Fault;
 
 /// What the rim saw when a request arrived.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +39,10 @@ pub struct Arrival {
     pub instant: Instant,
     /// Address of the peer.
     pub peer: IpAddr,
+    /// Why it is no request at all.
+    pub fault: Option<Fault>,
+    /// Whether its connection is one too many.
+    pub beyond: bool,
 }
 
 /// Answers one request.
@@ -115,9 +120,15 @@ async fn checked(
     request_id: &HeaderValue,
     entry: &mut Entry,
 ) -> Answer {
+    if let Some(fault) = arrival.fault {
+        return Err(Refusal::Wire(fault).into());
+    }
     let rules = door.rules();
     if let Some(answer) = health::answer(door, rules.as_deref(), &parts) {
         return Ok(answer);
+    }
+    if arrival.beyond {
+        return Err(Refusal::Crowded.into());
     }
     let rules = rules.ok_or(Refusal::NotConfigured)?;
     let host = host::check(&rules.hosts, &parts)?;
@@ -158,7 +169,7 @@ async fn routed(
     if route == Route::Nowhere {
         return Err(Refusal::NotFound { endpoint: rules.paths.endpoint().to_owned() }.into());
     }
-    Exchange::begin(door, rules, arrival, principal, seen).serve(parts, body, entry).await
+    Exchange::begin(door, rules, arrival, principal, seen, &parts.method)?.serve(parts, body, entry).await
 }
 
 fn made_request_id(door: &Door) -> HeaderValue {

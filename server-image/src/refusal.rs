@@ -15,6 +15,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::body::{Body, full};
+use crate::wire::fault::Fault;
 
 /// JSON-RPC: the text is no JSON.
 pub const PARSE_ERROR: i64 = -32700;
@@ -40,6 +41,21 @@ pub enum Refusal {
     /// It was told to stop, and has nothing for streams without end any more.
     #[error("Service unavailable: this replica is stopping; try again")]
     Stopping,
+    /// No request at all, or one that could be read in two ways.
+    #[error(transparent)]
+    Wire(#[from] Fault),
+    /// `limits.connections` are open.
+    #[error("Service unavailable: this replica has no connection left; try again")]
+    Crowded,
+    /// `limits.requests` are being answered.
+    #[error("Service unavailable: this replica answers as many requests as it may; try again")]
+    Busy,
+    /// `limits.streamsPerPrincipal` are open.
+    #[error("Too many requests: this key has {limit} event streams open, which is as many as it may have")]
+    TooManyStreams {
+        /// The limit.
+        limit: usize,
+    },
     /// Neither `Host` nor `:authority`.
     #[error("Bad request: the Host header is missing")]
     HostMissing,
@@ -147,7 +163,11 @@ impl Refusal {
     /// HTTP status.
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::NotConfigured | Self::Stopping | Self::BackendAway => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NotConfigured | Self::Stopping | Self::Crowded | Self::Busy | Self::BackendAway => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Self::Wire(fault) => fault.status(),
+            Self::TooManyStreams { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::HostMissing
             | Self::HostAmbiguous
             | Self::BodyBroken
@@ -180,6 +200,10 @@ impl Refusal {
         match self {
             Self::NotConfigured => "not_configured",
             Self::Stopping => "stopping",
+            Self::Wire(fault) => fault.label(),
+            Self::Crowded => "connections",
+            Self::Busy => "requests",
+            Self::TooManyStreams { .. } => "streams",
             Self::HostMissing | Self::HostAmbiguous => "host_malformed",
             Self::HostUnknown => "host_unknown",
             Self::OriginUnknown => "origin",
@@ -252,13 +276,17 @@ impl Refusal {
                 // No `resource_metadata`: clients with a fixed key would drop it and begin an OAuth flow.
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
-            Self::NotConfigured | Self::Stopping | Self::BackendAway => {
+            Self::Crowded => {
+                headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+                headers.insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Self::NotConfigured | Self::Stopping | Self::Busy | Self::TooManyStreams { .. } | Self::BackendAway => {
                 headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
             }
             Self::MethodNotAllowed { allow } => {
                 headers.insert(ALLOW, HeaderValue::from_static(allow));
             }
-            Self::TooLarge { .. } | Self::BodySlow | Self::BodyBroken => {
+            Self::Wire(_) | Self::TooLarge { .. } | Self::BodySlow | Self::BodyBroken => {
                 // What is left of the body is not read: this connection is of no further use.
                 headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
@@ -333,6 +361,14 @@ mod tests {
         let all = [
             Refusal::NotConfigured,
             Refusal::Stopping,
+            Refusal::Wire(Fault::BothFramings),
+            Refusal::Wire(Fault::HeadTooLarge { limit: 1 }),
+            Refusal::Wire(Fault::UriTooLong { limit: 2 }),
+            Refusal::Wire(Fault::HeadSlow),
+            Refusal::Wire(Fault::Version),
+            Refusal::Crowded,
+            Refusal::Busy,
+            Refusal::TooManyStreams { limit: 3 },
             Refusal::HostMissing,
             Refusal::HostAmbiguous,
             Refusal::HostUnknown,

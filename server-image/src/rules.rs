@@ -12,6 +12,7 @@ use crate::host::HostRules;
 use crate::relay::Relay;
 use crate::route::Paths;
 use crate::tools::ToolServer;
+use crate::wire::limits::WireLimits;
 
 /// A compiled configuration.
 #[derive(Debug)]
@@ -32,6 +33,14 @@ pub struct Rules {
     pub body_bytes: u64,
     /// From a call's first byte to the end of its answer.
     pub call_timeout: Duration,
+    /// For a request's body to arrive.
+    pub body_timeout: Duration,
+    /// Most requests that are answered at once.
+    pub requests: usize,
+    /// Most event streams that one caller may hold open.
+    pub streams: usize,
+    /// What holds before a request is understood.
+    pub wire: WireLimits,
     /// What is served.
     pub backend: Backend,
     /// Revision of the directory that it was read from.
@@ -71,6 +80,10 @@ impl Rules {
             paths: Paths::new(&path),
             body_bytes: limits.body_bytes,
             call_timeout: Duration::from_millis(limits.call_timeout_ms),
+            body_timeout: Duration::from_millis(limits.body_timeout_ms),
+            requests: usize::try_from(limits.requests).unwrap_or(usize::MAX),
+            streams: usize::try_from(limits.streams_per_principal).unwrap_or(usize::MAX),
+            wire: WireLimits::from(&limits),
             server,
             backend,
             revision,

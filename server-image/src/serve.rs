@@ -14,14 +14,17 @@ use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
-use crate::accept;
+use crate::accept::{self, Rim};
 use crate::body::{Body, BodyError};
 use crate::cli::Serve;
 use crate::door::{Door, Phase};
 use crate::handshake;
 use crate::management;
-use crate::pipeline;
+use crate::metrics::Listener;
+use crate::pipeline::{self, Arrival};
+use crate::refusal::{Refusal, Waiting};
 use crate::reload::Reloader;
+use crate::wire::limits::WireLimits;
 
 /// Serves until a stop signal.
 pub async fn run(arguments: Serve) -> anyhow::Result<()> {
@@ -73,27 +76,41 @@ pub async fn run(arguments: Serve) -> anyhow::Result<()> {
 /// The public listener.
 pub async fn serve_public(listener: TcpListener, door: Arc<Door>, connections: TaskTracker) {
     let phases = door.phases();
+    let rules = Arc::clone(&door);
+    let rim = Rim {
+        listener: Listener::PUBLIC,
+        limits: Arc::new(move || rules.wire_limits()),
+        metrics: Arc::clone(&door.metrics),
+    };
     let handler = move |arrival, request| {
         let door = Arc::clone(&door);
         async move { pipeline::answer(&door, arrival, request).await }
     };
-    accept::serve(listener, phases, connections, handler).await;
+    accept::serve(listener, rim, phases, connections, handler).await;
 }
 
 /// The management listener; it answers until the process ends.
 pub async fn serve_management(listener: TcpListener, door: Arc<Door>) {
+    let rim = Rim {
+        listener: Listener::MANAGEMENT,
+        limits: Arc::new(WireLimits::management),
+        metrics: Arc::clone(&door.metrics),
+    };
     let router = management::router(door);
     let (_always, phases) = watch::channel(Phase::Serving);
-    let handler = move |_, request: http::Request<Body>| {
+    let handler = move |arrival: Arrival, request: http::Request<Body>| {
         let router = router.clone();
         async move {
+            if let Some(fault) = arrival.fault {
+                return Refusal::Wire(fault).into_response(&Waiting::Nobody);
+            }
             match router.oneshot(request.map(axum::body::Body::new)).await {
                 Ok(response) => response.map(|body| body.map_err(|error| Box::new(error) as BodyError).boxed_unsync()),
                 Err(never) => match never {},
             }
         }
     };
-    accept::serve(listener, phases, TaskTracker::new(), handler).await;
+    accept::serve(listener, rim, phases, TaskTracker::new(), handler).await;
 }
 
 async fn bind(addresses: &[SocketAddr]) -> anyhow::Result<TcpListener> {

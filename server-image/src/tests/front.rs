@@ -126,7 +126,13 @@ impl Front {
 
     /// Asks the pipeline directly.
     pub async fn ask(&self, request: Request<Body>) -> Response<Body> {
-        let arrival = Arrival { wall: clock::wall(), instant: clock::instant(), peer: [10, 0, 0, 9].into() };
+        let arrival = Arrival {
+            wall: clock::wall(),
+            instant: clock::instant(),
+            peer: [10, 0, 0, 9].into(),
+            fault: None,
+            beyond: false,
+        };
         pipeline::answer(&self.door, arrival, request).await
     }
 

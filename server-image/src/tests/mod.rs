@@ -6,11 +6,14 @@ mod eras;
 mod front;
 mod handshakes;
 pub mod kubelet;
+mod limits;
 mod managed;
 mod refusals;
 mod relayed;
 mod reloads;
 mod secrets;
+mod smuggling;
+mod times;
 mod tooled;
 mod wire;
 

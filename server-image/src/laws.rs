@@ -1,0 +1,74 @@
+//! Laws that hold for any bytes, each a function that panics where its law is broken. Fuzz targets feed them for long,
+//! the tests for a moment.
+
+use serde_json::Value;
+
+use crate::peek::{self, Reading};
+use crate::stream::Boundary;
+use crate::wire::fault::Fault;
+use crate::wire::framing::Framing;
+use crate::wire::limits::WireLimits;
+
+/// The verdict on a byte stream does not depend on the pieces in which it arrives, and what passes is never more than came.
+///
+/// # Panics
+/// Where it does.
+pub fn framing(bytes: &[u8]) {
+    let Some((size, bytes)) = bytes.split_first() else { return };
+    let whole = followed([bytes].into_iter());
+    assert!(whole.0 <= bytes.len(), "more passed than came");
+    assert_eq!(followed(bytes.chunks(usize::from(*size).max(1))), whole, "the pieces change the verdict");
+}
+
+fn followed<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (usize, Option<Fault>, u64) {
+    let limits = WireLimits { header_bytes: 512, header_count: 6, uri_bytes: 64, ..WireLimits::management() };
+    let (mut framing, mut held, mut passed) = (Framing::default(), Vec::new(), 0);
+    for piece in pieces {
+        held.extend_from_slice(piece);
+        let step = framing.follow(&held, &limits);
+        passed += step.bytes;
+        held.drain(..step.bytes);
+        if step.fault.is_some() {
+            return (passed, step.fault, framing.heads());
+        }
+    }
+    (passed, None, framing.heads())
+}
+
+/// Any body is judged, and what is taken for a request says the same to another parser.
+///
+/// # Panics
+/// Where it does not.
+pub fn peek(bytes: &[u8]) {
+    let Ok(Reading::One(message)) = peek::peek(bytes) else { return };
+    // Numbers beyond the range of `f64` pass as they came, and are no value.
+    if let Ok(value) = serde_json::from_slice::<Value>(bytes) {
+        assert_eq!(value.get("method").and_then(Value::as_str), message.method(), "two readings");
+    }
+}
+
+/// Where a stream stands between events does not depend on how it is cut.
+///
+/// # Panics
+/// Where it does.
+pub fn events(bytes: &[u8]) {
+    let Some((size, bytes)) = bytes.split_first() else { return };
+    let (mut whole, mut pieces) = (Boundary::default(), Boundary::default());
+    whole.pass(bytes);
+    bytes.chunks(usize::from(*size).max(1)).for_each(|piece| pieces.pass(piece));
+    assert_eq!(whole.is_between_events(), pieces.is_between_events(), "the cuts change the boundary");
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn laws_hold_for_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            super::framing(&bytes);
+            super::peek(&bytes);
+            super::events(&bytes);
+        }
+    }
+}

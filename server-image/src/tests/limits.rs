@@ -1,0 +1,292 @@
+//! The limits of the wire over sockets: to the byte, and for whoever comes last.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, Version};
+use http_body_util::{BodyExt as _, Empty, StreamBody};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+
+use super::backend::Backend;
+use super::eventually;
+use super::front::{Front, http_config, key, record};
+use crate::body::BodyError;
+use crate::refusal;
+
+const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+
+fn limited(port: u16, limits: &Value) -> Value {
+    let mut config = http_config(port);
+    config["limits"] = limits.clone();
+    config
+}
+
+async fn pong() -> Backend {
+    Backend::start(|_| async { refusal::json(StatusCode::OK, "\"pong\"".into()) }).await
+}
+
+fn status(answer: &str) -> Option<u16> {
+    answer.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()
+}
+
+/// Asks on a connection of its own, which is closed then.
+async fn once(front: &Front, address: SocketAddr, target: &str) -> String {
+    let key = front.key.expose();
+    let head =
+        format!("GET {target} HTTP/1.1\r\nHost: mcp.example.com\r\nConnection: close\r\nX-Api-Key: {key}\r\n\r\n");
+    front.raw(address, head.as_bytes()).await
+}
+
+#[tokio::test]
+async fn a_head_may_be_as_large_as_the_limits_and_no_larger() {
+    let limits = json!({"headerBytes": 2048, "headerCount": 20, "uriBytes": 300});
+    let front = Front::new(&limited(1, &limits));
+    let address = front.listen().await;
+    let head = |target: usize, headers: usize, bytes: usize| {
+        let mut text = format!("GET /health?{} HTTP/1.1\r\nConnection: close\r\n", "a".repeat(target - 8));
+        text += &"A: b\r\n".repeat(headers - 2);
+        let rest = bytes - text.len() - "P: \r\n\r\n".len();
+        text + &format!("P: {}\r\n\r\n", "x".repeat(rest))
+    };
+    for (text, expected) in [
+        (head(300, 20, 2048), 200),
+        (head(301, 20, 2048), 414),
+        (head(300, 21, 2048), 431),
+        (head(300, 20, 2049), 431),
+        (format!("GET /health?{}", "a".repeat(2100)), 414),
+    ] {
+        let answer = front.raw(address, text.as_bytes()).await;
+        assert_eq!(status(&answer), Some(expected), "{answer}");
+        assert!(expected == 200 || answer.contains(&format!("\"code\":{expected}")), "{answer}");
+    }
+    // A change holds at once, on a connection that is open already.
+    let mut open = TcpStream::connect(address).await.unwrap();
+    open.write_all(b"GET /health HTTP/1.1\r\n\r\n").await.unwrap();
+    let mut bytes = [0; 1024];
+    assert!(open.read(&mut bytes).await.unwrap() > 0);
+    let wider = limited(1, &json!({"headerBytes": 4096, "headerCount": 40, "uriBytes": 1000}));
+    front.config.swap(&[("config.json", &wider.to_string())]);
+    front.reloader().reload();
+    open.write_all(head(1000, 40, 4096).as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    open.read_to_string(&mut answer).await.unwrap();
+    assert_eq!(status(&answer), Some(200), "{answer}");
+}
+
+#[tokio::test]
+async fn the_largest_head_and_many_headers_pass() {
+    let front = Front::new(&limited(1, &json!({"headerBytes": 65536, "headerCount": 256, "uriBytes": 32768})));
+    let address = front.listen().await;
+    let mut text = format!("GET /health?{} HTTP/1.1\r\nConnection: close\r\n", "a".repeat(32_000));
+    text += &"A: b\r\n".repeat(254);
+    let text = format!("{text}P: {}\r\n\r\n", "x".repeat(65536 - text.len() - 7));
+    assert_eq!(text.len(), 65536);
+    let answer = front.raw(address, text.as_bytes()).await;
+    assert_eq!(status(&answer), Some(200), "{answer}");
+}
+
+#[tokio::test]
+async fn http_2_is_held_to_the_same_limits() {
+    let front = Front::new(&limited(1, &json!({"headerBytes": 4096, "headerCount": 20, "uriBytes": 300})));
+    let stream = TcpStream::connect(front.listen().await).await.unwrap();
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    front.run(async move {
+        let _ = connection.await;
+    });
+    for (target, headers, bytes, expected) in
+        [(300, 20, 10, 200), (301, 20, 10, 414), (300, 21, 10, 431), (300, 10, 5000, 431)]
+    {
+        let uri = format!("http://mcp.example.com/health?{}", "a".repeat(target - 8));
+        let mut request = Request::get(uri).version(Version::HTTP_2).body(Empty::<Bytes>::new()).unwrap();
+        for _ in 1..headers {
+            request.headers_mut().append("a", "b".parse().unwrap());
+        }
+        request.headers_mut().append("p", "x".repeat(bytes).parse().unwrap());
+        let response = sender.send_request(request).await.unwrap();
+        assert_eq!(response.status(), expected, "{target} {headers} {bytes}");
+    }
+}
+
+/// CVE-2023-44487: streams that are begun and reset at once.
+#[tokio::test]
+async fn rapid_resets_end_the_connection_and_nothing_else() {
+    let backend = pong().await;
+    let front = Front::new(&http_config(backend.port));
+    let address = front.listen().await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    let (mut reading, mut writing) = stream.into_split();
+    front.run(async move {
+        for stream in (1_u32..40_000).step_by(2) {
+            // :method POST, :scheme http, :path /, and :authority in plain.
+            let mut block = vec![0x83, 0x86, 0x84, 0x01, 15];
+            block.extend_from_slice(b"mcp.example.com");
+            let mut frames = vec![0, 0, u8::try_from(block.len()).unwrap(), 1, 4];
+            frames.extend(stream.to_be_bytes());
+            frames.extend(&block);
+            frames.extend([0, 0, 4, 3, 0]);
+            frames.extend(stream.to_be_bytes());
+            frames.extend([0, 0, 0, 8]); // CANCEL
+            if writing.write_all(&frames).await.is_err() {
+                return;
+            }
+        }
+    });
+    let mut answer = Vec::new();
+    let _ = reading.read_to_end(&mut answer).await; // closed or reset: either way it ends
+    assert_eq!(status(&once(&front, address, "/health").await), Some(200));
+    assert_eq!(backend.calls(), 0);
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_are_told_and_health_is_answered_on_them() {
+    let backend = pong().await;
+    let front = Front::new(&limited(backend.port, &json!({"connections": 2})));
+    let address = front.listen().await;
+    let mut open = Vec::new();
+    for _ in 0..2 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET /health HTTP/1.1\r\n\r\n").await.unwrap();
+        assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
+        open.push(stream);
+    }
+    let answer = once(&front, address, "/weather/mcp").await;
+    assert_eq!(status(&answer), Some(503), "{answer}");
+    for part in ["retry-after: 1\r\n", "connection: close\r\n", "no connection left"] {
+        assert!(answer.contains(part), "{answer}");
+    }
+    assert_eq!(status(&once(&front, address, "/health").await), Some(200));
+    assert_eq!(backend.calls(), 0);
+    // Those that were there first are served on.
+    open[0].write_all(b"GET /health HTTP/1.1\r\n\r\n").await.unwrap();
+    assert!(open[0].read(&mut [0; 1024]).await.unwrap() > 0);
+    drop(open);
+    let metric = || front.door.metrics.text(false).unwrap().1;
+    eventually("closed", || metric().contains("connections{listener=\"public\"} 0")).await;
+    assert_eq!(status(&once(&front, address, "/weather/mcp").await), Some(200));
+}
+
+#[tokio::test]
+async fn requests_beyond_the_limit_are_shed_and_those_that_run_go_on() {
+    static GATE: Semaphore = Semaphore::const_new(0);
+    let backend = Backend::start(|_| async {
+        let _passed = GATE.acquire().await.unwrap();
+        refusal::json(StatusCode::OK, "\"pong\"".into())
+    })
+    .await;
+    let front = Arc::new(Front::new(&limited(backend.port, &json!({"requests": 1}))));
+    let first = {
+        let front = Arc::clone(&front);
+        TaskTracker::new().spawn(async move { super::front::text(front.ask(front.post(PING)).await).await })
+    };
+    eventually("the first call", || backend.calls() == 1).await;
+    let (status, headers, body) = super::front::collect(front.ask(front.post(PING)).await).await;
+    assert_eq!((status.as_u16(), headers["retry-after"].to_str().unwrap()), (503, "1"));
+    assert!(String::from_utf8_lossy(&body).contains("as many requests as it may"), "{body:?}");
+    assert_eq!(super::front::text(front.ask(front.bare("GET", "/health")).await).await.0, 200);
+    GATE.add_permits(1);
+    assert_eq!(first.await.unwrap(), (200, "\"pong\"".into()));
+    assert_eq!(super::front::text(front.ask(front.post(PING)).await).await.0, 200);
+    assert_eq!(backend.calls(), 2);
+}
+
+#[tokio::test]
+async fn a_key_may_hold_so_many_streams_and_no_more() {
+    let backend = Backend::start(|_| async {
+        let silence = StreamBody::new(futures::stream::pending::<Result<http_body::Frame<Bytes>, BodyError>>());
+        let mut response = Response::new(silence.boxed_unsync());
+        response.headers_mut().insert("content-type", "text/event-stream".parse().unwrap());
+        response
+    })
+    .await;
+    let front = Front::new(&limited(backend.port, &json!({"streamsPerPrincipal": 2})));
+    let other = key(2);
+    let records = [(front.key.id(), &*record(&front.key, None)), (other.id(), &*record(&other, None))];
+    front.keys.swap(&records);
+    front.reloader().reload();
+    let listen = r#"{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen"}"#;
+    let first = front.ask(front.bare("GET", "/weather/mcp")).await;
+    let second = front.ask(front.post(listen)).await;
+    assert_eq!((first.status().as_u16(), second.status().as_u16()), (200, 200));
+    let (status, headers, _) = super::front::collect(front.ask(front.bare("GET", "/weather/mcp")).await).await;
+    assert_eq!((status.as_u16(), headers["retry-after"].to_str().unwrap()), (429, "1"));
+    let (status, text) = super::front::text(front.ask(front.post(listen)).await).await;
+    assert!(status == 429 && text.contains("\"id\":7"), "{text}");
+    assert_eq!(backend.calls(), 2);
+    // Others are not concerned, and room comes back.
+    let mut request = front.bare("GET", "/weather/mcp");
+    request.headers_mut().insert("x-api-key", other.expose().parse().unwrap());
+    assert_eq!(front.ask(request).await.status(), 200);
+    drop(first);
+    assert_eq!(front.ask(front.bare("GET", "/weather/mcp")).await.status(), 200);
+}
+
+#[tokio::test]
+async fn five_thousand_idle_sockets_do_not_stop_health() {
+    let front = Front::new(&limited(1, &json!({"connections": 4900})));
+    let address = front.listen().await;
+    let mut sockets = Vec::new();
+    for _ in 0..5000 {
+        sockets.push(TcpStream::connect(address).await.unwrap());
+    }
+    let metric = || front.door.metrics.text(false).unwrap().1;
+    eventually("open", || metric().contains("connections{listener=\"public\"} 5000")).await;
+    let answer = once(&front, address, "/health").await;
+    assert_eq!(status(&answer), Some(200), "{answer}");
+}
+
+#[tokio::test]
+async fn whoever_does_not_read_delays_nobody() {
+    let backend = Backend::start(|request| async move {
+        let size = if request.body().len() > PING.len() { 64 * 1024 * 1024 } else { 4 };
+        refusal::json(StatusCode::OK, "x".repeat(size))
+    })
+    .await;
+    let front = Front::new(&limited(backend.port, &json!({"writeTimeoutMs": 300})));
+    let address = front.listen().await;
+    let large = format!("{PING}  ");
+    let request = |body: &str, more: &str| {
+        let (key, length) = (front.key.expose(), body.len());
+        format!(
+            "POST /weather/mcp HTTP/1.1\r\nHost: mcp.example.com\r\n{more}X-Api-Key: {key}\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+    };
+    let mut silent = TcpStream::connect(address).await.unwrap();
+    silent.write_all(request(&large, "").as_bytes()).await.unwrap();
+    eventually("the large answer", || backend.calls() == 1).await;
+    for _ in 0..20 {
+        let answer = front.raw(address, request(PING, "Connection: close\r\n").as_bytes()).await;
+        assert_eq!(status(&answer), Some(200));
+    }
+    let metric = || front.door.metrics.text(false).unwrap().1;
+    eventually("cut", || metric().contains("connections_cut_total{listener=\"public\",reason=\"slow_reader\"} 1"))
+        .await;
+    eventually("let go", || backend.open() == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_has_its_time() {
+    let backend = pong().await;
+    let front = Front::new(&limited(backend.port, &json!({"bodyTimeoutMs": 30_000})));
+    let drops = futures::stream::unfold((), |()| async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        Some((Ok::<_, BodyError>(http_body::Frame::data(Bytes::from_static(b" "))), ()))
+    });
+    let mut request = front.post("");
+    *request.body_mut() = StreamBody::new(drops).boxed_unsync();
+    let begin = crate::clock::instant();
+    let (status, text) = super::front::text(front.ask(request).await).await;
+    assert!(status == 408 && text.contains("the request body did not arrive in time"), "{status} {text}");
+    let took = (crate::clock::instant() - begin).as_secs();
+    assert!((30..=32).contains(&took), "{took}");
+    assert_eq!(backend.calls(), 0);
+}

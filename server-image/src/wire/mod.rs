@@ -1,0 +1,11 @@
+//! The wire: what holds for the bytes of a connection, before and after HTTP is spoken on it.
+
+pub mod fault;
+pub mod framing;
+pub mod limits;
+pub mod load;
+pub mod socket;
+pub mod traffic;
+
+mod chunked;
+mod head;

@@ -1,0 +1,88 @@
+//! What happens on one connection, shared by those who see a part of it: the socket (bytes), the service (requests) and
+//! the task that ends the connection when nothing happens any more.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::fault::Fault;
+
+/// One connection's traffic.
+#[derive(Debug)]
+pub struct Traffic {
+    opened: Instant,
+    /// Milliseconds from then to the last sign of a request.
+    touched: AtomicU64,
+    /// Requests that the service was given.
+    begun: AtomicU64,
+    /// Those whose answer has not ended.
+    running: AtomicU32,
+    /// Which request is none, and why.
+    refused: OnceLock<(u64, Fault)>,
+    stalled: AtomicBool,
+}
+
+/// Counts one request until its answer has ended.
+#[derive(Debug)]
+pub struct Running {
+    traffic: Arc<Traffic>,
+    clock: fn() -> Instant,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.traffic.touch((self.clock)());
+        self.traffic.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Traffic {
+    /// Of a connection that is opened now.
+    pub fn new(now: Instant) -> Self {
+        Self {
+            opened: now,
+            touched: AtomicU64::new(0),
+            begun: AtomicU64::new(0),
+            running: AtomicU32::new(0),
+            refused: OnceLock::new(),
+            stalled: AtomicBool::new(false),
+        }
+    }
+
+    /// A sign of a request.
+    pub fn touch(&self, now: Instant) {
+        let since = u64::try_from(now.duration_since(self.opened).as_millis()).unwrap_or(u64::MAX);
+        self.touched.store(since, Ordering::Relaxed);
+    }
+
+    /// Since when nothing has been going on; `None` while something is.
+    pub fn idle_since(&self) -> Option<Instant> {
+        let since = self.opened + Duration::from_millis(self.touched.load(Ordering::Relaxed));
+        (self.running.load(Ordering::Relaxed) == 0).then_some(since)
+    }
+
+    /// A request begins. Tells why it is none, if the socket put it in the place of something else.
+    pub fn begin(self: &Arc<Self>, clock: fn() -> Instant) -> (Running, Option<Fault>) {
+        let number = self.begun.fetch_add(1, Ordering::Relaxed);
+        self.running.fetch_add(1, Ordering::Relaxed);
+        let fault = self.refused.get().filter(|(refused, _)| *refused == number).map(|(_, fault)| *fault);
+        (Running { traffic: Arc::clone(self), clock }, fault)
+    }
+
+    /// The request with that number is none.
+    pub fn refuse(&self, number: u64, fault: Fault) {
+        let _ = self.refused.set((number, fault)); // nothing follows the first
+    }
+
+    /// The client takes nothing.
+    pub fn stall(&self) {
+        self.stalled.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it took nothing for too long.
+    pub fn has_stalled(&self) -> bool {
+        self.stalled.load(Ordering::Relaxed)
+    }
+}
