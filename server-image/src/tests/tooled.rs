@@ -58,7 +58,7 @@ fn tool(name: &str, method: &str, url: &str, port: u16) -> Value {
     json!({
         "name": name,
         "inputSchema": {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}},
-        "http": {"method": method, "url": format!("http://127.0.0.1:{port}{url}"), "timeoutMs": 300},
+        "http": {"method": method, "url": format!("http://127.0.0.1:{port}{url}"), "timeoutMs": 30_000},
     })
 }
 
@@ -295,6 +295,7 @@ async fn what_an_api_answers_is_told() {
         "/slow",
     ];
     let mut tools: Vec<_> = paths.iter().map(|path| tool(path, "GET", path, port)).collect();
+    tools.last_mut().unwrap()["http"]["timeoutMs"] = 300.into();
     tools.extend([header, unset, set, forecast(port)]);
     tools.push(tool("get", "GET", "/users/{city}?days={days}", port));
     tools.push(tool("delete", "DELETE", "/users/{city}", port));
