@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, Version};
+use http::{Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -144,7 +144,7 @@ pub async fn connection<S, H, F>(
     let (requests, held) = (Arc::clone(&traffic), Arc::clone(&limits));
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
         let (running, fault) = requests.begin(clock::instant);
-        let fault = fault.or_else(|| too_much(&request, &held()));
+        let fault = if protocol == Protocol::Http2 { too_much(&request, &held()) } else { fault };
         let arrival = Arrival { wall: clock::wall(), instant: clock::instant(), peer, fault, beyond };
         let request = request.map(|body| body.map_err(BodyError::from).boxed_unsync());
         // On the heap, so that a connection whose answer streams for hours does not keep the room of the whole pipeline.
@@ -180,11 +180,8 @@ fn http_2(limits: &WireLimits) -> http2::Builder<TokioExecutor> {
     builder
 }
 
-/// What the socket does not see of HTTP/2.
+/// The limits of a head in HTTP/2, where the socket does not see it.
 fn too_much<B>(request: &Request<B>, limits: &WireLimits) -> Option<Fault> {
-    if request.version() != Version::HTTP_2 {
-        return None;
-    }
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
     if target > limits.uri_bytes {
         return Some(Fault::UriTooLong { limit: limits.uri_bytes });
@@ -204,6 +201,7 @@ struct End {
 impl End {
     async fn drive(mut self, connection: impl GracefulConnection<Error = hyper::Error>) {
         let mut connection = pin!(connection);
+        let mut idle = false;
         let mut look = pin!(tokio::time::sleep((self.limits)().idle_timeout));
         loop {
             match *self.phases.borrow_and_update() {
@@ -218,17 +216,18 @@ impl End {
                     if let Err(error) = ended {
                         tracing::debug!(%error, "a connection ended early");
                     }
-                    if self.traffic.has_stalled() {
-                        self.rim.metrics.cut(self.rim.listener, "slow_reader");
+                    let stalled = self.traffic.has_stalled().then_some("slow_reader");
+                    if let Some(reason) = stalled.or(idle.then_some("idle")) {
+                        self.rim.metrics.cut(self.rim.listener, reason);
                     }
                     return;
                 }
                 Ok(()) = self.phases.changed() => {}
                 () = look.as_mut() => {
-                    let (now, idle) = (clock::instant(), (self.limits)().idle_timeout);
-                    let due = self.traffic.idle_since().unwrap_or(now) + idle;
-                    if due <= now {
-                        self.rim.metrics.cut(self.rim.listener, "idle");
+                    let now = clock::instant();
+                    let due = self.traffic.idle_since().unwrap_or(now) + (self.limits)().idle_timeout;
+                    idle = due <= now;
+                    if idle {
                         connection.as_mut().graceful_shutdown();
                     }
                     look.as_mut().reset(due.max(now + GRACE));

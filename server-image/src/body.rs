@@ -33,7 +33,7 @@ pub fn empty() -> Body {
     Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 
-/// Reads a JSON body of at most `limit` bytes until `deadline`. On refusal a part of it may be left, for [`lingering`].
+/// Reads a JSON body of at most `limit` bytes until `deadline`. On refusal a part of it may be left.
 pub async fn read(headers: &HeaderMap, body: &mut Body, limit: u64, deadline: Instant) -> Result<Bytes, Refusal> {
     if declared_length(headers).is_some_and(|length| length > limit) {
         return Err(Refusal::TooLarge { limit });
@@ -83,37 +83,16 @@ fn broken(error: &(dyn std::error::Error + 'static)) -> Refusal {
 /// Longest wait for a client to finish sending what nobody reads, before the refusal is sent. What is on its way arrives
 /// within it.
 const ON_ITS_WAY: Duration = Duration::from_millis(250);
-/// The same, after the refusal was sent.
-const LINGER: Duration = Duration::from_secs(1);
 
 /// Throws away what arrives of a refused request's body within a moment, and tells whether that was all. Proxies in Go
 /// (Traefik, Caddy) close the connection under an answer that begins before they have sent the whole request, and their
 /// client gets half of it.
 pub async fn discard(rest: &mut Body) -> bool {
-    rest.is_end_stream() || tokio::time::timeout(ON_ITS_WAY, drain(rest)).await.is_ok()
-}
-
-async fn drain(rest: &mut Body) {
-    while let Some(Ok(_)) = rest.frame().await {}
-}
-
-/// A refusal that is sent at once and stays open for a moment while the rest of the request is thrown away: closing with
-/// unread bytes would reset the connection, and the client might never see the answer.
-pub fn lingering(answer: Body, mut rest: Body) -> Body {
     if rest.is_end_stream() {
-        return answer;
+        return true;
     }
-    let drained = async move {
-        let _ = tokio::time::timeout(LINGER, drain(&mut rest)).await; // either way the answer ends now
-    };
-    let frames = futures::stream::unfold((answer, Some(Box::pin(drained))), |(mut answer, drained)| async move {
-        if let Some(frame) = answer.frame().await {
-            return Some((frame, (answer, drained)));
-        }
-        drained?.await;
-        None
-    });
-    StreamBody::new(frames).boxed_unsync()
+    let all = async { while let Some(Ok(_)) = rest.frame().await {} };
+    tokio::time::timeout(ON_ITS_WAY, all).await.is_ok()
 }
 
 /// How long the beginning of an answer waits for what follows.

@@ -60,13 +60,13 @@ pub async fn answer(door: &Arc<Door>, arrival: Arrival, request: Request<Body>) 
         }
         Ok(response) => response,
         Err(refused) => {
-            let answer = refused.response(door, &mut entry);
-            // Whoever waits for a word before sending the body has it now.
-            if !expects && body::discard(&mut body).await {
-                answer
-            } else {
-                answer.map(|answer| body::lingering(answer, body))
+            let mut answer = refused.response(door, &mut entry);
+            // Whoever waits for a word before sending the body has it now. What is left of another's is not read here: the
+            // socket throws it away when it closes.
+            if expects || !body::discard(&mut body).await {
+                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
+            answer
         }
     };
     let headers = response.headers_mut();

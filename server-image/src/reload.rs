@@ -185,6 +185,9 @@ fn print(rules: &Rules, keys: usize) {
         keys,
         body_bytes = rules.body_bytes,
         call_timeout_seconds = rules.call_timeout.as_secs_f64(),
+        connections = rules.wire.connections,
+        requests = rules.requests,
+        streams_per_principal = rules.streams,
         revision = rules.revision,
         "enforcing"
     );

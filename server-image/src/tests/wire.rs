@@ -117,6 +117,26 @@ async fn a_body_may_come_in_any_pieces() {
     assert_eq!(backend.last().headers()["content-length"], PING.len().to_string().as_str());
 }
 
+/// Letters of several bytes across the edges of reads and chunks.
+#[tokio::test]
+async fn letters_may_be_split_anywhere() {
+    let backend = Backend::start(|_| async { json(StatusCode::OK, "1".into()) }).await;
+    let mut config = http_config(backend.port);
+    config["limits"]["bodyBytes"] = 1_000_000.into();
+    let front = Front::new(&config);
+    let address = front.listen().await;
+    for shift in 0..4 {
+        let text = format!("{}{}", "a".repeat(shift), "é€😀".repeat(9000));
+        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"text":"{text}"}}}}"#);
+        for size in [1021, 8192, 65536] {
+            let mut request = head(&front, "Host: mcp.example.com\r\n", "Transfer-Encoding: chunked\r\n").into_bytes();
+            request.extend(chunked(&body.as_bytes().chunks(size).collect::<Vec<_>>()));
+            assert!(front.raw(address, &request).await.starts_with("HTTP/1.1 200"));
+            assert!(backend.last().body() == body.as_bytes());
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_body_that_is_too_large_is_refused_and_the_answer_arrives() {
     let backend = echo().await;
