@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use crate::fuzz;
 use anyhow::{Result, bail};
 use mooring_tests::{Level, command, parts, product};
 
@@ -126,6 +127,12 @@ pub fn run(fast: bool, named: &[Suite]) -> Result<()> {
             ));
             if !status.success() {
                 failed.push(step.what);
+            }
+        }
+        if suite == Suite::FrontDoor {
+            for (target, passed) in fuzz::run()? {
+                table.push(format!("{:<29} {}", format!("fuzz {target}"), if passed { "passed" } else { "FAILED" }));
+                failed.extend((!passed).then_some("fuzz"));
             }
         }
     }

@@ -1,0 +1,44 @@
+//! The fuzz targets of the front door, for a minute each. They need a nightly compiler and cargo-fuzz; where these are
+//! missing that is said, and the same laws stand as property tests.
+
+use std::process::{Command, Stdio};
+
+use anyhow::Result;
+use mooring_tests::product;
+
+const TARGETS: [&str; 3] = ["framing", "peek", "events"];
+const SECONDS: u32 = 60;
+
+/// Runs every target. Tells of each whether nothing was found; of none where they cannot run.
+pub fn run() -> Result<Vec<(&'static str, bool)>> {
+    if !cargo_fuzz().arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success()) {
+        println!(
+            "\nfuzz targets are not run: they need `rustup toolchain install nightly` and `cargo install cargo-fuzz`"
+        );
+        return Ok(Vec::new());
+    }
+    let run = |target| {
+        println!("\n== fuzz {target}");
+        let mut fuzz = cargo_fuzz();
+        fuzz.args([
+            "run",
+            target,
+            "--",
+            &format!("-max_total_time={SECONDS}"),
+            "-max_len=2048",
+            "-print_final_stats=1",
+        ]);
+        Ok((target, fuzz.status()?.success()))
+    };
+    TARGETS.into_iter().map(run).collect()
+}
+
+fn cargo_fuzz() -> Command {
+    let mut command = Command::new("rustup");
+    command.args(["run", "nightly", "cargo", "fuzz"]).current_dir(product::workspace().join("server-image"));
+    // Cargo tells the programs that it runs which compiler it is; this one is another.
+    for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
+        command.env_remove(name);
+    }
+    command
+}
