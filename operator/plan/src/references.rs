@@ -40,7 +40,7 @@ pub fn tls_secret(server: &McpServer) -> Option<&str> {
 pub fn of_pods(server: &McpServer) -> Vec<Located> {
     let mut found = Found(Vec::new());
     for tool in server.spec.tools.iter().flatten() {
-        for header in &tool.http.headers {
+        for header in &tool.request_in_pods().headers {
             if let Some(secret) = &header.secret {
                 found.secret(&secret.name, None, format!("tools[{}].http.headers[{}]", tool.name, header.name));
             }

@@ -48,15 +48,29 @@ fn validate_tools(tools: &[Tool]) -> Result<(), Rejection> {
         if !names.insert(&tool.name) {
             return Err(invalid(field, "another tool has the same name"));
         }
-        let no_arguments = Map::new();
-        if let Some(schema) = &tool.input_schema {
-            validate_schema(schema).map_err(|message| invalid(format!("{field}.inputSchema"), message))?;
+        validate_tool(&field, tool.input_schema.as_ref(), &tool.http)?;
+        let overrides = tool.overrides.as_ref();
+        let stdio = overrides.and_then(|overrides| overrides.stdio.as_ref());
+        let http = overrides.and_then(|overrides| overrides.http.as_ref());
+        for (transport, other) in [("stdio", stdio), ("http", http)] {
+            let Some(other) = other else { continue };
+            let field = format!("{field}.overrides.{transport}");
+            let schema = other.input_schema.as_ref().or(tool.input_schema.as_ref());
+            validate_tool(&field, schema, other.http.as_ref().unwrap_or(&tool.http))?;
         }
-        let schema = tool.input_schema.as_ref().unwrap_or(&no_arguments);
-        validate_url(&tool.http.url, schema).map_err(|message| invalid(format!("{field}.http.url"), message))?;
-        validate_headers(&tool.http).map_err(|message| invalid(format!("{field}.http.headers"), message))?;
     }
     Ok(())
+}
+
+/// A schema, and the request that must fit it.
+fn validate_tool(field: &str, schema: Option<&Map<String, Value>>, http: &ToolHttp) -> Result<(), Rejection> {
+    let no_arguments = Map::new();
+    if let Some(schema) = schema {
+        validate_schema(schema).map_err(|message| invalid(format!("{field}.inputSchema"), message))?;
+    }
+    let schema = schema.unwrap_or(&no_arguments);
+    validate_url(&http.url, schema).map_err(|message| invalid(format!("{field}.http.url"), message))?;
+    validate_headers(http).map_err(|message| invalid(format!("{field}.http.headers"), message))
 }
 
 /// MCP wants an object schema; the keywords that placeholders are checked against must have their form.

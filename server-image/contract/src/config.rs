@@ -15,18 +15,30 @@ pub const VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Config {
-    /// Version of this format.
+    /// Version of this format. Default, for files that people write: this build's.
+    #[serde(default = "this_version")]
     pub version: u32,
     /// Which McpServer this is.
     pub server: Identity,
-    /// Public path prefix, `/` or `/weather`, without a trailing slash except for the root.
+    /// Public path prefix, `/` or `/weather`, without a trailing slash except for the root. Default: `/`.
+    #[serde(default = "root")]
     pub path: String,
-    /// Who may call, under which names, from where.
+    /// Who may call, under which names, from where. Default: whoever has a key, under loopback names, from no page.
+    #[serde(default)]
     pub security: Security,
     /// What is served.
     pub source: Source,
     /// What one call may cost.
+    #[serde(default)]
     pub limits: Limits,
+}
+
+fn this_version() -> u32 {
+    VERSION
+}
+
+fn root() -> String {
+    "/".to_owned()
 }
 
 /// The McpServer that a front door belongs to.
@@ -48,21 +60,67 @@ pub struct Identity {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Security {
     /// Names accepted in `Host` with any port: the public hosts and the Service's own names. Loopback names are
-    /// accepted without being listed.
+    /// accepted without being listed, in a pod and wherever only loopback is listened on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
     /// Authorities accepted exactly (`10.0.0.5:8443`), or with any port (`mcp.internal:*`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_hosts: Vec<String>,
-    /// Origins that a browser may call from, exactly as browsers send them. A request without `Origin` passes.
+    /// Origins that a browser may call from, exactly as browsers send them; `*` is any. A request without `Origin`
+    /// passes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub origins: Vec<String>,
+    /// Which of them may read the answers, and how.
+    #[serde(default, skip_serializing_if = "Cors::is_default")]
+    pub cors: Cors,
     /// Whether a request without any key is served.
     #[serde(default)]
     pub anonymous: bool,
     /// Names of the Secrets mounted below `mount::KEY_SECRETS_DIR`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub key_secrets: Vec<String>,
+}
+
+/// Cross-origin resource sharing (the Fetch standard, CORS protocol).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Cors {
+    /// Origins whose pages may read answers; `*` is any. They are accepted as if [`Security::origins`] had them. Default:
+    /// those of [`Security::origins`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub origins: Vec<String>,
+    /// Request headers that pages may set, in place of the front door's own list. Default: that list.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<String>,
+    /// Answer headers that pages may read, besides the front door's own list.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub expose_headers: Vec<String>,
+    /// Whether pages may send cookies and other credentials of the browser.
+    pub credentials: bool,
+    /// How long browsers may keep the answer to a preflight, in seconds.
+    pub max_age_seconds: u64,
+}
+
+impl Cors {
+    /// Default of `cors.maxAge`: 10 minutes.
+    pub const MAX_AGE_SECONDS: u64 = 600;
+
+    /// Whether nothing differs from the defaults.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Default for Cors {
+    fn default() -> Self {
+        Self {
+            origins: Vec::new(),
+            headers: Vec::new(),
+            expose_headers: Vec::new(),
+            credentials: false,
+            max_age_seconds: Self::MAX_AGE_SECONDS,
+        }
+    }
 }
 
 /// What is served behind the front door.
@@ -97,25 +155,114 @@ pub struct Tool {
     /// What the tool does, for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// JSON Schema of the arguments; an object schema.
-    pub input_schema: serde_json::Map<String, serde_json::Value>,
+    /// JSON Schema of the arguments; an object schema. Default: no arguments.
+    #[serde(default = "no_arguments")]
+    pub input_schema: Schema,
     /// The HTTP request that a call makes.
     pub http: ToolRequest,
+    /// What is otherwise where the tool is served over one transport.
+    #[serde(default, skip_serializing_if = "Overrides::is_empty")]
+    pub overrides: Overrides,
+}
+
+/// A JSON Schema.
+pub type Schema = serde_json::Map<String, serde_json::Value>;
+
+/// The schema of a tool that takes no arguments.
+pub fn no_arguments() -> Schema {
+    Schema::from_iter([("type".to_owned(), "object".into()), ("additionalProperties".to_owned(), false.into())])
+}
+
+/// How clients reach declared tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// Over standard input and output, a local client.
+    Stdio,
+    /// Over HTTP, in whatever form.
+    Http,
+}
+
+/// What is otherwise over one transport.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Overrides {
+    /// Over standard input and output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdio: Option<Override>,
+    /// Over HTTP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<Override>,
+}
+
+/// What stands in place of a tool's own; what is absent stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Override {
+    /// Another description.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Another schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_schema: Option<Schema>,
+    /// Another request, as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<ToolRequest>,
+}
+
+impl Overrides {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.stdio.is_none() && self.http.is_none()
+    }
+}
+
+impl Tool {
+    /// The tool as it is over a transport.
+    #[must_use]
+    pub fn over(mut self, transport: Transport) -> Self {
+        let Overrides { stdio, http } = std::mem::take(&mut self.overrides);
+        let Some(other) = (match transport {
+            Transport::Stdio => stdio,
+            Transport::Http => http,
+        }) else {
+            return self;
+        };
+        let Override { description, input_schema, http } = other;
+        self.description = description.or(self.description);
+        self.input_schema = input_schema.unwrap_or(self.input_schema);
+        self.http = http.unwrap_or(self.http);
+        self
+    }
 }
 
 /// The HTTP request behind a declared tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolRequest {
-    /// `GET`, `POST`, `PUT`, `PATCH` or `DELETE`.
+    /// `GET`, `POST`, `PUT`, `PATCH` or `DELETE`. Default: `GET`.
+    #[serde(default = "get")]
     pub method: String,
     /// URL with `{argument}` placeholders in path and query; every value is percent-encoded.
     pub url: String,
-    /// Longest wait for the whole answer, in milliseconds.
+    /// Longest wait for the whole answer, in milliseconds. Default: [`ToolRequest::TIMEOUT_MS`].
+    #[serde(default = "tool_timeout_ms")]
     pub timeout_ms: u64,
     /// Headers that are sent with each request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<ToolHeader>,
+}
+
+impl ToolRequest {
+    /// Default of a tool's `timeout`: 30 seconds.
+    pub const TIMEOUT_MS: u64 = 30_000;
+}
+
+fn get() -> String {
+    "GET".to_owned()
+}
+
+fn tool_timeout_ms() -> u64 {
+    ToolRequest::TIMEOUT_MS
 }
 
 /// A header of a declared tool's request.
@@ -223,13 +370,11 @@ impl Config {
     pub fn parse(bytes: &[u8]) -> Result<Self, ConfigError> {
         #[derive(Deserialize)]
         struct Versioned {
+            #[serde(default = "this_version")]
             version: u32,
         }
-        let (oldest, newest) = (VERSION.saturating_sub(1).max(1), VERSION + 1);
-        let Versioned { version: found } = serde_json::from_slice(bytes)?;
-        if !(oldest..=newest).contains(&found) {
-            return Err(ConfigError::Version { found, oldest, newest });
-        }
+        let Versioned { version } = serde_json::from_slice(bytes)?;
+        check_version(version)?;
         Ok(serde_json::from_slice(bytes)?)
     }
 
@@ -248,6 +393,12 @@ impl Config {
     pub fn endpoint_path(&self) -> String {
         endpoint_path(&self.path)
     }
+}
+
+/// Refuses a version too far from this build's.
+pub fn check_version(found: u32) -> Result<(), ConfigError> {
+    let (oldest, newest) = (VERSION.saturating_sub(1).max(1), VERSION + 1);
+    if (oldest..=newest).contains(&found) { Ok(()) } else { Err(ConfigError::Version { found, oldest, newest }) }
 }
 
 /// The public path of the MCP endpoint below the prefix `path`.

@@ -91,7 +91,8 @@ async fn every_file_that_ships_can_be_applied_with_plain_kubectl() -> Result<()>
     let cluster = cluster().await?;
     let examples = std::fs::read_dir(product::workspace().join("examples"))?;
     let mut files = vec![product::workspace().join("mcpserver.yaml")];
-    files.extend(examples.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?);
+    let examples = examples.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    files.extend(examples.into_iter().filter(|path| path.is_file())); // as kubectl does with a folder
     let client = cluster.client().await?;
     mooring_tests::wait::until("the namespace default", Duration::from_secs(30), || async {
         Ok(Api::<Namespace>::all(client.clone()).get("default").await?)

@@ -140,6 +140,36 @@ fn cases() -> Vec<Case> {
             Seen::Config("/security/origins", json!(["https://o.example.com"])),
             Stay,
         ),
+        case(
+            "cors.origins",
+            json!({"cors": {"origins": ["*"]}}),
+            Seen::Config("/security/cors/origins", json!(["*"])),
+            Stay,
+        ),
+        case(
+            "cors.headers",
+            json!({"cors": {"headers": ["x-a"]}}),
+            Seen::Config("/security/cors/headers", json!(["x-a"])),
+            Stay,
+        ),
+        case(
+            "cors.exposeHeaders",
+            json!({"cors": {"exposeHeaders": ["x-a"]}}),
+            Seen::Config("/security/cors/exposeHeaders", json!(["x-a"])),
+            Stay,
+        ),
+        case(
+            "cors.credentials",
+            json!({"cors": {"credentials": true}}),
+            Seen::Config("/security/cors/credentials", json!(true)),
+            Stay,
+        ),
+        case(
+            "cors.maxAge",
+            json!({"cors": {"maxAge": "5m"}}),
+            Seen::Config("/security/cors/maxAgeSeconds", json!(300)),
+            Stay,
+        ),
         case("ingress", json!({"ingress": null}), Seen::Gone("Ingress/@"), Stay),
         case(
             "ingress.className",
@@ -343,7 +373,7 @@ fn cases() -> Vec<Case> {
         ),
         case(
             "defaults written out",
-            json!({"path": "/", "networkPolicy": {"enabled": true}, "auth": {"anonymous": false}, "limits": {"bodyBytes": 4_194_304, "callTimeout": "600s", "requests": 1024, "idleTimeout": "2m"}, "http": {"path": "/mcp"}}),
+            json!({"path": "/", "networkPolicy": {"enabled": true}, "auth": {"anonymous": false}, "limits": {"bodyBytes": 4_194_304, "callTimeout": "600s", "requests": 1024, "idleTimeout": "2m"}, "http": {"path": "/mcp"}, "cors": {"credentials": false, "maxAge": "600s"}}),
             Seen::Config("/limits/bodyBytes", json!(4_194_304)),
             Stay,
         ),
@@ -398,6 +428,26 @@ fn tool_cases() -> Vec<Case> {
             tool(json!({"http": {"headers": [{"name": "X-A", "value": "b"}]}})),
             Seen::Config(first("/http/headers/0"), json!({"name": "X-A", "value": "b"})),
             Stay,
+        ),
+        case(
+            "tools.overrides.stdio",
+            tool(json!({"overrides": {"stdio": {"description": "D", "inputSchema": schema}}})),
+            Seen::Config(first("/overrides/stdio"), json!({"description": "D", "inputSchema": schema})),
+            Stay,
+        ),
+        case(
+            "tools.overrides.http",
+            tool(json!({"overrides": {"http": {"http": {"url": "http://b/"}}}})),
+            Seen::Config(first("/overrides/http/http/url"), json!("http://b/")),
+            Stay,
+        ),
+        case(
+            "tools.overrides.http with a secret",
+            tool(
+                json!({"overrides": {"http": {"http": {"url": "http://b/", "headers": [{"name": "X-A", "secret": {"name": "shared", "key": "k"}}]}}}}),
+            ),
+            is(DOOR, "/env/0/valueFrom/secretKeyRef", json!({"name": "shared", "key": "k"})),
+            Roll,
         ),
         case(
             "tools.http.headers.secret",

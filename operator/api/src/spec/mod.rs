@@ -2,6 +2,7 @@
 //! its default in its description, and an absent field means the same as that default.
 
 mod auth;
+mod cors;
 mod exposure;
 mod http;
 mod limits;
@@ -13,12 +14,13 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
 pub use auth::{Auth, DeclaredKey, KeySecret};
+pub use cors::Cors;
 pub use exposure::{Ingress, IngressTls};
 pub use http::{HttpSource, ImagePullPolicy};
 pub use limits::{FrontDoor, Limits, ResourceRequirements};
 pub use network::NetworkPolicy;
 pub use pod::{Pod, SecretName, Volume};
-pub use tools::{HeaderSecret, Tool, ToolHeader, ToolHttp, ToolMethod};
+pub use tools::{HeaderSecret, Tool, ToolHeader, ToolHttp, ToolMethod, ToolOverride, ToolOverrides};
 
 use crate::McpServerStatus;
 
@@ -108,6 +110,10 @@ pub struct McpServerSpec {
             .message("origins are scheme://host or scheme://host:port in lower case, without path, trailing slash or wildcard")
     )]
     pub origins: Vec<String>,
+
+    /// Which of these origins' pages may read answers, and how (CORS). Default: all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cors: Option<Cors>,
 
     /// Asks for an Ingress. Default: none; the Service is then the way in.
     #[serde(default, skip_serializing_if = "Option::is_none")]

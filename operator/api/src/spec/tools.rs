@@ -25,6 +25,46 @@ pub struct Tool {
     pub input_schema: Option<serde_json::Map<String, serde_json::Value>>,
     /// The HTTP request that a call makes.
     pub http: ToolHttp,
+    /// What is otherwise where the same tools are served over one transport. Default: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overrides: Option<ToolOverrides>,
+}
+
+impl Tool {
+    /// The request that pods make, which serve HTTP.
+    pub fn request_in_pods(&self) -> &ToolHttp {
+        let of_http = self.overrides.as_ref().and_then(|overrides| overrides.http.as_ref());
+        of_http.and_then(|of_http| of_http.http.as_ref()).unwrap_or(&self.http)
+    }
+}
+
+/// What is otherwise over one transport.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolOverrides {
+    /// For a local client, where `mooring-server serve --transport stdio` serves the tools. Pods ignore it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdio: Option<ToolOverride>,
+    /// For clients over HTTP, which is to say in pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<ToolOverride>,
+}
+
+/// What stands in place of a tool's own; what is absent stays.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolOverride {
+    /// Another description. Default: the tool's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16384))]
+    pub description: Option<String>,
+    /// Another schema. Default: the tool's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+    pub input_schema: Option<serde_json::Map<String, serde_json::Value>>,
+    /// Another request, as a whole. Default: the tool's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<ToolHttp>,
 }
 
 /// The HTTP request behind a declared tool.

@@ -5,16 +5,12 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use mooring_api::McpServer;
-use mooring_api::spec::{Tool, ToolHeader, ToolMethod};
+use mooring_api::spec::{Cors, Tool, ToolHeader, ToolHttp, ToolMethod, ToolOverride};
 use mooring_contract::config::{self, Config};
-use serde_json::{Map, json};
 
 use super::front_door::header_variable;
 use crate::settings::Settings;
 use crate::{claims, names, references};
-
-/// Default of a tool's `timeout`.
-const TOOL_TIMEOUT_MS: u64 = 30_000;
 
 /// The ConfigMap.
 pub(crate) fn config_map(server: &McpServer, settings: &Settings) -> Result<ConfigMap, serde_json::Error> {
@@ -43,14 +39,29 @@ fn config(server: &McpServer, settings: &Settings) -> Config {
 fn security(server: &McpServer, settings: &Settings) -> config::Security {
     let mut hosts = claims::hosts(server, settings);
     hosts.extend(service_names(server, settings));
-    let sorted = |list: &[String]| list.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect();
     config::Security {
         hosts: hosts.into_iter().collect(),
         allowed_hosts: sorted(&server.spec.allowed_hosts),
         origins: sorted(&server.spec.origins),
+        cors: cors(server.spec.cors.clone().unwrap_or_default()),
         anonymous: server.spec.auth.as_ref().and_then(|auth| auth.anonymous).unwrap_or(false),
         key_secrets: references::key_secrets(server).into_iter().collect(),
     }
+}
+
+fn cors(cors: Cors) -> config::Cors {
+    let Cors { origins, headers, expose_headers, credentials, max_age } = cors;
+    config::Cors {
+        origins: sorted(&origins),
+        headers: sorted(&headers),
+        expose_headers: sorted(&expose_headers),
+        credentials: credentials.unwrap_or(false),
+        max_age_seconds: max_age.map_or(config::Cors::MAX_AGE_SECONDS, |age| milliseconds(age) / 1000),
+    }
+}
+
+fn sorted(list: &[String]) -> Vec<String> {
+    list.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// The names that cluster DNS has for the Service.
@@ -75,24 +86,40 @@ fn source(server: &McpServer) -> config::Source {
 }
 
 fn tool(tool: &Tool) -> config::Tool {
-    let mut headers: Vec<_> = tool.http.headers.iter().filter_map(header).collect();
-    headers.sort_by(|a, b| a.name.cmp(&b.name));
+    let overrides = tool.overrides.clone().unwrap_or_default();
     config::Tool {
         name: tool.name.clone(),
         title: tool.title.clone(),
         description: tool.description.clone(),
-        input_schema: tool.input_schema.clone().unwrap_or_else(no_arguments),
-        http: config::ToolRequest {
-            method: tool.http.method.unwrap_or(ToolMethod::Get).as_str().to_owned(),
-            url: tool.http.url.clone(),
-            timeout_ms: tool.http.timeout.map_or(TOOL_TIMEOUT_MS, milliseconds),
-            headers,
+        input_schema: tool.input_schema.clone().unwrap_or_else(config::no_arguments),
+        http: request(&tool.http),
+        overrides: config::Overrides {
+            stdio: overrides.stdio.as_ref().and_then(other),
+            http: overrides.http.as_ref().and_then(other),
         },
     }
 }
 
-fn no_arguments() -> Map<String, serde_json::Value> {
-    Map::from_iter([("type".to_owned(), json!("object")), ("additionalProperties".to_owned(), json!(false))])
+/// An override; an empty one means the same as none.
+fn other(other: &ToolOverride) -> Option<config::Override> {
+    let ToolOverride { description, input_schema, http } = other;
+    let other = config::Override {
+        description: description.clone(),
+        input_schema: input_schema.clone(),
+        http: http.as_ref().map(request),
+    };
+    (other != config::Override::default()).then_some(other)
+}
+
+fn request(http: &ToolHttp) -> config::ToolRequest {
+    let mut headers: Vec<_> = http.headers.iter().filter_map(header).collect();
+    headers.sort_by(|a, b| a.name.cmp(&b.name));
+    config::ToolRequest {
+        method: http.method.unwrap_or(ToolMethod::Get).as_str().to_owned(),
+        url: http.url.clone(),
+        timeout_ms: http.timeout.map_or(config::ToolRequest::TIMEOUT_MS, milliseconds),
+        headers,
+    }
 }
 
 fn header(header: &ToolHeader) -> Option<config::ToolHeader> {

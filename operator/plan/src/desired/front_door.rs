@@ -121,7 +121,7 @@ pub(super) fn header_variable(secret: &HeaderSecret) -> String {
 }
 
 fn header_variables(server: &McpServer) -> Vec<EnvVar> {
-    let headers = server.spec.tools.iter().flatten().flat_map(|tool| &tool.http.headers);
+    let headers = server.spec.tools.iter().flatten().flat_map(|tool| &tool.request_in_pods().headers);
     let secrets: BTreeMap<_, _> = headers
         .filter_map(|header| header.secret.as_ref())
         .map(|secret| ((&secret.name, &secret.key), secret))

@@ -130,6 +130,10 @@ fn server() -> impl Strategy<Value = McpServer> {
         text(&["mcp:*", "10.0.0.5:80"]),
         text(&["https://b.example.com", "https://a.example.com"]),
         maybe(vec![json!("/"), json!("/a/b")]),
+        maybe(vec![
+            json!({}),
+            json!({"origins": ["https://c.example.com", "*"], "headers": ["x-b", "x-a"], "maxAge": "1h"}),
+        ]),
     );
     let source = prop_oneof![http().prop_map(|http| ("http", http)), tools().prop_map(|tools| ("tools", tools))];
     let optional = (
@@ -141,10 +145,10 @@ fn server() -> impl Strategy<Value = McpServer> {
         maybe(vec![json!({}), json!({"resources": {"limits": {}}})]),
     );
     (names, source, pod_settings(), optional).prop_map(|(names, source, pod, optional)| {
-        let (name, hosts, allowed_hosts, origins, path) = names;
+        let (name, hosts, allowed_hosts, origins, path, cors) = names;
         let (auth, ingress, network_policy, replicas, limits, front_door) = optional;
         let mut spec = json!({
-            "hosts": hosts, "allowedHosts": allowed_hosts, "origins": origins, "path": path, "pod": pod,
+            "hosts": hosts, "allowedHosts": allowed_hosts, "origins": origins, "path": path, "pod": pod, "cors": cors,
             "auth": auth, "ingress": ingress, "networkPolicy": network_policy, "replicas": replicas,
             "limits": limits, "frontDoor": front_door, (source.0): source.1,
         });
@@ -323,6 +327,10 @@ proptest! {
         reversed(&mut spec.hosts);
         reversed(&mut spec.allowed_hosts);
         reversed(&mut spec.origins);
+        if let Some(cors) = &mut spec.cors {
+            reversed(&mut cors.origins);
+            reversed(&mut cors.headers);
+        }
         if let Some(auth) = &mut spec.auth {
             reversed(&mut auth.keys);
             reversed(&mut auth.key_secrets);
