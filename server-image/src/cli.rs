@@ -1,14 +1,19 @@
-//! The command line. Every flag of `serve` has an environment variable, so that an image needs no shell.
+//! The command line. Every flag of `serve` has an environment variable, so that an image needs no shell. No flag takes a
+//! key: arguments can be read by every process of a machine.
+//!
+//! In a pod the configuration is a set of mounted directories; anywhere else it is one file.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
-use mooring_contract::{mount, port};
+use clap::builder::NonEmptyStringValueParser as NonEmpty;
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use mooring_contract::{config, mount, port};
 
 use crate::log::Format;
-use crate::reload::Sources;
+use crate::rules::Surroundings;
+use crate::sources::{Local, Mounts, Sources};
 
 /// The front door of an MCP server.
 #[derive(Debug, Parser)]
@@ -22,40 +27,82 @@ pub struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve an MCP server over HTTP.
-    Serve(Serve),
+    /// Serve an MCP server to local clients over stdio, or over HTTP.
+    Serve(Box<Serve>),
+    /// Ask a server on this machine whether it is ready: exits 0 if it is, 1 if not.
+    Healthcheck(Healthcheck),
+}
+
+/// How clients reach the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Transport {
+    /// A local client that started this process: standard input and output.
+    Stdio,
+    /// Streamable HTTP.
+    Http,
 }
 
 /// Flags of `serve`.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("configuration").required(true).multiple(true).args(["config", "config_dir", "kubernetes"]))]
 pub struct Serve {
+    /// The configuration: a JSON or YAML file with the server's name and what it serves.
+    #[arg(long, value_name = "FILE", env = "MOORING_CONFIG", conflicts_with_all = ["config_dir", "kubernetes"])]
+    pub config: Option<PathBuf>,
+    /// How clients reach it; default is stdio with --config, else http.
+    #[arg(long, env = "MOORING_TRANSPORT")]
+    pub transport: Option<Transport>,
+    /// The same as --transport stdio.
+    #[arg(long, conflicts_with = "transport")]
+    pub stdio: bool,
+    /// Address to listen on, or localhost; default is 127.0.0.1, or, with --kubernetes, every address.
+    #[arg(long, env = "MOORING_HOST", value_name = "ADDRESS", value_parser = address)]
+    pub host: Option<IpAddr>,
+    /// Port to listen on; default is 8080 with --config, else 24080.
+    #[arg(long, env = "MOORING_PORT")]
+    pub port: Option<u16>,
+    /// Name that is accepted as Host besides those of the configuration: name, name:port or name:*. Repeatable, or
+    /// separated by commas.
+    #[arg(long = "allowed-host", env = "MOORING_ALLOWED_HOSTS", value_name = "HOST", value_delimiter = ',')]
+    pub allowed_hosts: Vec<String>,
+    /// Origin whose pages may call besides those of the configuration: scheme://host, or * for any. Repeatable, or
+    /// separated by commas.
+    #[arg(long = "allowed-origin", env = "MOORING_ALLOWED_ORIGINS", value_name = "ORIGIN", value_delimiter = ',')]
+    pub allowed_origins: Vec<String>,
+    /// Keys that may call: a directory with a file for each, or one file. Each is a text of at least 32 printable
+    /// characters, or a hashed record. One more may stand in the variable MOORING_API_KEY.
+    #[arg(long, env = "MOORING_KEYS", value_name = "PATH", conflicts_with_all = ["config_dir", "kubernetes"])]
+    pub keys: Option<PathBuf>,
+    /// Seconds that running calls get to end after a stop signal, or the end of input with stdio; default is 30 with
+    /// --config, else limits.callTimeout.
+    #[arg(long, alias = "drain-seconds", env = "MOORING_SHUTDOWN_TIMEOUT", value_name = "SECONDS", value_parser = seconds)]
+    pub shutdown_timeout: Option<Duration>,
     /// Serve in a pod: listen on every address, log JSON.
-    #[arg(long)]
+    #[arg(long, env = "MOORING_KUBERNETES")]
     pub kubernetes: bool,
-    /// Directory with config.json.
-    #[arg(long, env = "MOORING_CONFIG_DIR", default_value = mount::CONFIG_DIR)]
-    pub config_dir: PathBuf,
-    /// Directory with the server's own key records.
+    /// In a pod: directory with config.json.
+    #[arg(long, env = "MOORING_CONFIG_DIR")]
+    pub config_dir: Option<PathBuf>,
+    /// In a pod: directory with the server's own key records.
     #[arg(long, env = "MOORING_KEYS_DIR", default_value = mount::KEYS_DIR)]
     pub keys_dir: PathBuf,
-    /// Directory with one directory for each Secret of auth.keySecrets.
+    /// In a pod: directory with one directory for each Secret of auth.keySecrets.
     #[arg(long, env = "MOORING_KEY_SECRETS_DIR", default_value = mount::KEY_SECRETS_DIR)]
     pub key_secrets_dir: PathBuf,
-    /// Directory with the token for /status.
+    /// In a pod: directory with the token for /status.
     #[arg(long, env = "MOORING_SESSION_DIR", default_value = mount::SESSION_DIR)]
     pub session_dir: PathBuf,
-    /// Address for MCP clients; default is port 24080, on loopback or, with --kubernetes, on every address.
-    #[arg(long, env = "MOORING_LISTEN")]
+    /// Address and port in one, in place of --host and --port.
+    #[arg(long, env = "MOORING_LISTEN", value_name = "ADDRESS:PORT", conflicts_with_all = ["host", "port"])]
     pub listen: Option<SocketAddr>,
-    /// Address for probes, metrics and /status; default is port 24082, likewise.
-    #[arg(long, env = "MOORING_MANAGEMENT_LISTEN")]
+    /// Address for probes, metrics and /status; default is none with --config, else port 24082, on loopback or, with
+    /// --kubernetes, on every address.
+    #[arg(long, env = "MOORING_MANAGEMENT_LISTEN", value_name = "ADDRESS:PORT")]
     pub management_listen: Option<SocketAddr>,
-    /// Seconds of service after a stop signal, until whoever routes here has learnt of it.
-    #[arg(long, env = "MOORING_LINGER_SECONDS", default_value_t = 10.0)]
-    pub linger_seconds: f64,
-    /// Longest time that running calls get after that; default is limits.callTimeout.
-    #[arg(long, env = "MOORING_DRAIN_SECONDS")]
-    pub drain_seconds: Option<f64>,
+    /// Seconds of service after a stop signal, until whoever routes here has learnt of it; default is 0 with --config,
+    /// else 10.
+    #[arg(long, env = "MOORING_LINGER_SECONDS", value_name = "SECONDS", value_parser = seconds)]
+    pub linger_seconds: Option<Duration>,
     /// How logs look; default is json with --kubernetes, else text.
     #[arg(long, env = "MOORING_LOG_FORMAT")]
     pub log_format: Option<Format>,
@@ -64,14 +111,77 @@ pub struct Serve {
     pub log_level: String,
 }
 
+/// Flags of `healthcheck`.
+#[derive(Debug, Args)]
+pub struct Healthcheck {
+    /// What to ask; default is /health/ready of the server on this machine, at the port of MOORING_PORT or 8080.
+    #[arg(long, env = "MOORING_HEALTHCHECK_URL", value_parser = NonEmpty::new())]
+    pub url: Option<String>,
+    /// Where that server listens.
+    #[arg(long, env = "MOORING_HOST", value_name = "ADDRESS", value_parser = address)]
+    pub host: Option<IpAddr>,
+    /// At which port.
+    #[arg(long, env = "MOORING_PORT", default_value_t = LOCAL_PORT)]
+    pub port: u16,
+}
+
+/// Port of a server outside of Kubernetes.
+const LOCAL_PORT: u16 = 8080;
+/// Default of `--shutdown-timeout` outside of Kubernetes.
+const LOCAL_SHUTDOWN: Duration = Duration::from_secs(30);
+/// Default of `--linger-seconds` in a pod: ingresses lag.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// An IP address. Names are not resolved, because which address is listened on decides which hosts are accepted.
+fn address(text: &str) -> Result<IpAddr, String> {
+    match text {
+        "localhost" => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        text => text.parse().map_err(|_| "write an IP address, or localhost".to_owned()),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| "write a number of seconds".to_owned())
+}
+
+/// An empty variable is no list with one empty entry.
+fn list(values: &[String]) -> Vec<String> {
+    values.iter().map(|value| value.trim().to_owned()).filter(|value| !value.is_empty()).collect()
+}
+
 impl Serve {
-    /// The directories.
+    /// How clients reach it.
+    pub fn transport(&self) -> Transport {
+        let default = if self.config.is_some() { Transport::Stdio } else { Transport::Http };
+        if self.stdio { Transport::Stdio } else { self.transport.unwrap_or(default) }
+    }
+
+    /// Where configuration and keys come from.
     pub fn sources(&self) -> Sources {
-        Sources {
-            config: self.config_dir.clone(),
-            keys: self.keys_dir.clone(),
-            key_secrets: self.key_secrets_dir.clone(),
-            session: self.session_dir.clone(),
+        match &self.config {
+            Some(file) => Sources::Local(Local { file: file.clone(), keys: self.keys.clone() }),
+            None => Sources::Mounted(Mounts {
+                config: self.config_dir.clone().unwrap_or_else(|| mount::CONFIG_DIR.into()),
+                keys: self.keys_dir.clone(),
+                key_secrets: self.key_secrets_dir.clone(),
+                session: self.session_dir.clone(),
+            }),
+        }
+    }
+
+    /// What no configuration changes.
+    pub fn surroundings(&self) -> Surroundings {
+        let transport = match self.transport() {
+            Transport::Stdio => config::ServedOver::Stdio,
+            Transport::Http => config::ServedOver::Http,
+        };
+        let loopback_only = self.public().iter().all(|address| address.ip().is_loopback());
+        Surroundings {
+            transport,
+            loopback: self.config.is_none() || transport == config::ServedOver::Stdio || loopback_only,
+            allowed_hosts: list(&self.allowed_hosts),
+            allowed_origins: list(&self.allowed_origins),
         }
     }
 
@@ -82,31 +192,147 @@ impl Serve {
 
     /// The addresses that are tried in order for the public listener: the first that can be bound is taken.
     pub fn public(&self) -> Vec<SocketAddr> {
-        self.addresses(self.listen, port::PUBLIC)
-    }
-
-    /// The same for the management listener.
-    pub fn management(&self) -> Vec<SocketAddr> {
-        self.addresses(self.management_listen, port::MANAGEMENT)
-    }
-
-    fn addresses(&self, given: Option<SocketAddr>, port: u16) -> Vec<SocketAddr> {
-        let (six, four) = (IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-        match given {
+        let default = if self.config.is_some() { LOCAL_PORT } else { port::PUBLIC };
+        let port = self.port.unwrap_or(default);
+        match self.listen.or_else(|| self.host.map(|host| SocketAddr::new(host, port))) {
             Some(address) => vec![address],
-            // `::` takes IPv4, too; a kernel without IPv6 has only the other.
-            None if self.kubernetes => vec![SocketAddr::new(six, port), SocketAddr::new(four, port)],
-            None => vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)],
+            None => self.unspecified(port),
         }
+    }
+
+    /// The same for the management listener, which there may be none of.
+    pub fn management(&self) -> Option<Vec<SocketAddr>> {
+        match self.management_listen {
+            Some(address) => Some(vec![address]),
+            None if self.config.is_some() => None,
+            None => Some(self.unspecified(port::MANAGEMENT)),
+        }
+    }
+
+    fn unspecified(&self, port: u16) -> Vec<SocketAddr> {
+        let addresses: &[IpAddr] = if self.kubernetes {
+            // `::` takes IPv4, too; a kernel without IPv6 has only the other.
+            &[IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)]
+        } else {
+            &[IpAddr::V4(Ipv4Addr::LOCALHOST)]
+        };
+        addresses.iter().map(|address| SocketAddr::new(*address, port)).collect()
     }
 
     /// Time of service after a stop signal.
     pub fn linger(&self) -> Duration {
-        Duration::try_from_secs_f64(self.linger_seconds).unwrap_or_default()
+        self.linger_seconds.unwrap_or(if self.config.is_some() { Duration::ZERO } else { LINGER })
     }
 
-    /// Time for running calls after that, if it was given.
-    pub fn drain(&self) -> Option<Duration> {
-        self.drain_seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+    /// Time for running calls after that; `call_timeout` is that of the configuration.
+    pub fn shutdown_timeout(&self, call_timeout: Option<Duration>) -> Duration {
+        let default = if self.config.is_some() { LOCAL_SHUTDOWN } else { call_timeout.unwrap_or_default() };
+        self.shutdown_timeout.unwrap_or(default)
+    }
+}
+
+impl Healthcheck {
+    /// The URL that is asked.
+    pub fn url(&self) -> String {
+        self.url.clone().unwrap_or_else(|| {
+            // Who listens on every address is asked over loopback.
+            let host = self.host.filter(|host| !host.is_unspecified()).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+            format!("http://{}/health/ready", SocketAddr::new(host, self.port))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn serve(flags: &[&str]) -> Result<Serve, String> {
+        let words = ["mooring-server", "serve"].into_iter().chain(flags.iter().copied());
+        match Cli::try_parse_from(words).map_err(|error| error.to_string())?.command {
+            Command::Serve(serve) => Ok(*serve),
+            Command::Healthcheck(_) => unreachable!(),
+        }
+    }
+
+    #[test]
+    fn a_file_means_this_machine_and_directories_mean_a_pod() {
+        let local = serve(&["--config", "a.yaml"]).unwrap();
+        assert_eq!(local.transport(), Transport::Stdio);
+        assert_eq!(local.public(), ["127.0.0.1:8080".parse().unwrap()]);
+        assert_eq!(local.management(), None);
+        assert_eq!((local.linger(), local.shutdown_timeout(None).as_secs()), (Duration::ZERO, 30));
+        assert!(local.surroundings().loopback);
+
+        let pod = serve(&["--kubernetes"]).unwrap();
+        assert_eq!(pod.transport(), Transport::Http);
+        assert_eq!(pod.public(), ["[::]:24080".parse().unwrap(), "0.0.0.0:24080".parse().unwrap()]);
+        assert_eq!(pod.management().unwrap()[0], "[::]:24082".parse().unwrap());
+        assert_eq!(pod.linger().as_secs(), 10);
+        assert_eq!(pod.shutdown_timeout(Some(Duration::from_secs(600))).as_secs(), 600);
+        assert!(pod.surroundings().loopback); // kubectl port-forward
+
+        let directories = serve(&["--config-dir", "/a"]).unwrap();
+        assert_eq!(directories.transport(), Transport::Http);
+        assert_eq!(directories.public(), ["127.0.0.1:24080".parse().unwrap()]);
+    }
+
+    #[test]
+    fn loopback_names_are_for_loopback_addresses() {
+        for (host, loopback) in [
+            ("127.0.0.1", true),
+            ("localhost", true),
+            ("::1", true),
+            ("0.0.0.0", false),
+            ("::", false),
+            ("10.0.0.5", false),
+        ] {
+            let serve = serve(&["--config", "a", "--transport", "http", "--host", host, "--port", "1"]).unwrap();
+            assert_eq!(serve.surroundings().loopback, loopback, "{host}");
+        }
+    }
+
+    #[test]
+    fn lists_are_repeated_or_separated() {
+        let serve =
+            serve(&["--config", "a", "--allowed-host", "a:*", "--allowed-host", "b, c:80,", "--allowed-origin", ""]);
+        let surroundings = serve.unwrap().surroundings();
+        assert_eq!(surroundings.allowed_hosts, ["a:*", "b", "c:80"]);
+        assert_eq!(surroundings.allowed_origins, [""; 0]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told() {
+        let cases: &[(&[&str], &str)] = &[
+            (&[], "--config <FILE>"),
+            (&["--config", "a", "--kubernetes"], "cannot be used with"),
+            (&["--config", "a", "--config-dir", "b"], "cannot be used with"),
+            (&["--config", "a", "--stdio", "--transport", "http"], "cannot be used with"),
+            (&["--config", "a", "--transport", "tcp"], "possible values: stdio, http"),
+            (&["--config", "a", "--host", "example.com"], "write an IP address, or localhost"),
+            (&["--config", "a", "--listen", "127.0.0.1:1", "--port", "1"], "cannot be used with"),
+            (&["--config", "a", "--shutdown-timeout=-1"], "write a number of seconds"),
+            (&["--config", "a", "--shutdown-timeout=soon"], "write a number of seconds"),
+            (&["--kubernetes", "--keys", "a"], "cannot be used with"),
+            (&["--config", "a", "--key", "k"], "unexpected argument"),
+        ];
+        for (flags, said) in cases {
+            let error = serve(flags).expect_err(said);
+            assert!(error.contains(said), "{flags:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_healthcheck_asks_this_machine() {
+        let url = |flags: &[&str]| {
+            let words = ["mooring-server", "healthcheck"].into_iter().chain(flags.iter().copied());
+            match Cli::try_parse_from(words).unwrap().command {
+                Command::Healthcheck(healthcheck) => healthcheck.url(),
+                Command::Serve(_) => unreachable!(),
+            }
+        };
+        assert_eq!(url(&[]), "http://127.0.0.1:8080/health/ready");
+        assert_eq!(url(&["--host", "0.0.0.0", "--port", "9"]), "http://127.0.0.1:9/health/ready");
+        assert_eq!(url(&["--host", "::1"]), "http://[::1]:8080/health/ready");
+        assert_eq!(url(&["--url", "http://a/health"]), "http://a/health");
     }
 }

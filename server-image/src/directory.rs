@@ -53,6 +53,24 @@ pub fn read(directory: &Path) -> io::Result<Entries> {
     result
 }
 
+/// Reads one file, if it is there.
+pub fn read_file(file: &Path) -> io::Result<Option<Vec<u8>>> {
+    match std::fs::read(file) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads a directory, or a file as if it were alone in one.
+pub fn read_any(path: &Path) -> io::Result<Entries> {
+    if !path.is_file() {
+        return read(path);
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(Entries(read_file(path)?.map(|bytes| (name, bytes)).into_iter().collect()))
+}
+
 fn data(directory: &Path, generation: Option<&Path>) -> PathBuf {
     generation.map_or_else(|| directory.to_owned(), |generation| directory.join(generation))
 }

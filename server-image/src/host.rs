@@ -1,6 +1,8 @@
 //! Step 1: which names this server answers to. Decides from the request line and headers alone, against DNS rebinding:
 //! a page on the internet may resolve its own name to this address, but cannot change the `Host` its browser sends.
 //! It knows nothing of keys, origins or backends.
+//!
+//! What is no authority at all (RFC 9110 section 7.2, RFC 3986 section 3.2) gets 400; one that is not ours gets 421.
 
 use std::collections::HashSet;
 use std::net::Ipv6Addr;
@@ -14,33 +16,43 @@ use crate::refusal::Refusal;
 #[derive(Debug, Default)]
 pub struct HostRules {
     any_port: HashSet<String>,
-    exact: HashSet<(String, Option<u16>)>,
+    exact: HashSet<Authority>,
 }
 
-/// Accepted without being listed, so that `kubectl port-forward` works; no foreign page can send them.
+/// A name and a port.
+type Authority = (String, Option<u16>);
+
+/// Accepted without being listed where nobody but this machine (or `kubectl port-forward`) can send them.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 impl HostRules {
-    /// `hosts` are names with any port; `allowed` are authorities, exact or `name:*`. An entry that is neither is
-    /// told in the error, because a rule that cannot match is a mistake.
-    pub fn new(hosts: &[String], allowed: &[String]) -> Result<Self, String> {
+    /// `hosts` are names with any port; `allowed` are authorities, exact or `name:*`; `loopback`: whether loopback names
+    /// count, too. An entry that cannot match is told in the error, because it is a mistake; so is a list that leaves
+    /// nobody a way in.
+    pub fn new(hosts: &[String], allowed: &[String], loopback: bool) -> Result<Self, String> {
         let mut rules = Self::default();
-        rules.any_port.extend(LOOPBACK.map(str::to_owned));
+        if loopback {
+            rules.any_port.extend(LOOPBACK.map(str::to_owned));
+        } else if hosts.is_empty() && allowed.is_empty() {
+            return Err("security.hosts: an address other than loopback is listened on, so the names under which clients \
+                        call must be listed: in security.hosts (any port), or with --allowed-host name, name:port or name:*"
+                .to_owned());
+        }
         for host in hosts {
-            let (name, port) = parse(host).ok_or_else(|| format!("security.hosts: {host:?} is no host name"))?;
+            let (name, port) = entry(host).ok_or_else(|| format!("security.hosts: {host:?} is no host name"))?;
             if port.is_some() {
                 return Err(format!("security.hosts: {host:?} has a port; list it in allowedHosts"));
             }
             rules.any_port.insert(name);
         }
-        for entry in allowed {
-            let wildcard = entry.strip_suffix(":*");
-            let (name, port) = parse(wildcard.unwrap_or(entry))
-                .ok_or_else(|| format!("security.allowedHosts: {entry:?} is neither host, host:port nor host:*"))?;
+        for allowed in allowed {
+            let wildcard = allowed.strip_suffix(":*");
+            let (name, port) = entry(wildcard.unwrap_or(allowed))
+                .ok_or_else(|| format!("security.allowedHosts: {allowed:?} is neither host, host:port nor host:*"))?;
             match (wildcard, port) {
                 (Some(_), None) => drop(rules.any_port.insert(name)),
                 (Some(_), Some(_)) => {
-                    return Err(format!("security.allowedHosts: {entry:?} has two ports"));
+                    return Err(format!("security.allowedHosts: {allowed:?} has two ports"));
                 }
                 (None, port) => drop(rules.exact.insert((name, port))),
             }
@@ -48,10 +60,8 @@ impl HostRules {
         Ok(rules)
     }
 
-    /// Whether an authority, as sent, is accepted.
-    pub fn accept(&self, authority: &str) -> bool {
-        let Some((name, port)) = parse(authority) else { return false };
-        self.any_port.contains(&name) || self.exact.contains(&(name, port))
+    fn accept(&self, authority: &Authority) -> bool {
+        self.any_port.contains(&authority.0) || self.exact.contains(authority)
     }
 
     /// The names for the line that is printed at start.
@@ -75,7 +85,7 @@ fn authority(parts: &Parts) -> Result<String, Refusal> {
     if hosts.next().is_some() {
         return Err(Refusal::HostAmbiguous);
     }
-    let header = header.map(|value| value.to_str().map_err(|_| Refusal::HostAmbiguous)).transpose()?;
+    let header = header.map(|value| value.to_str().map_err(|_| Refusal::HostMalformed)).transpose()?;
     match (header, parts.uri.authority()) {
         (Some(header), Some(target)) if !header.eq_ignore_ascii_case(target.as_str()) => Err(Refusal::HostAmbiguous),
         (Some(header), _) => Ok(header.to_owned()),
@@ -84,17 +94,23 @@ fn authority(parts: &Parts) -> Result<String, Refusal> {
     }
 }
 
-/// The accepted authority: 400 where it is missing or ambiguous, 421 where it is not ours.
+/// The accepted authority: 400 where it is missing, malformed or ambiguous, 421 where it is not ours.
 pub fn check(rules: &HostRules, parts: &Parts) -> Result<String, Refusal> {
     let authority = authority(parts)?;
-    if rules.accept(&authority) { Ok(authority) } else { Err(Refusal::HostUnknown) }
+    let parsed = parse(&authority).ok_or(Refusal::HostMalformed)?;
+    if rules.accept(&parsed) { Ok(authority) } else { Err(Refusal::HostUnknown) }
+}
+
+/// An entry of a list. With a trailing dot it would be another name than the one that clients send.
+fn entry(text: &str) -> Option<Authority> {
+    parse(text).filter(|(name, _)| !name.ends_with('.'))
 }
 
 /// Parses an authority without user part into its canonical name (lower case; IPv6 compressed, in brackets) and port.
 ///
-/// A trailing dot is not taken away: `name.` reaches no ingress rule for `name`, so whoever sends it did not come by
+/// A trailing dot is part of the name: `name.` reaches no ingress rule for `name`, so whoever sends it did not come by
 /// the way that the owner opened.
-fn parse(authority: &str) -> Option<(String, Option<u16>)> {
+fn parse(authority: &str) -> Option<Authority> {
     let (name, rest) = if let Some(bracketed) = authority.strip_prefix('[') {
         let (address, rest) = bracketed.split_once(']')?;
         let address: Ipv6Addr = address.parse().ok()?;
@@ -103,7 +119,7 @@ fn parse(authority: &str) -> Option<(String, Option<u16>)> {
         let end = authority.find(':').unwrap_or(authority.len());
         let (name, rest) = authority.split_at(end);
         let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-        if name.is_empty() || name.ends_with('.') || !name.bytes().all(legal) {
+        if name.is_empty() || !name.bytes().all(legal) {
             return None;
         }
         (name.to_ascii_lowercase(), rest)
@@ -124,18 +140,28 @@ mod tests {
 
     use super::*;
 
-    fn rules() -> HostRules {
-        let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    fn list(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn rules(loopback: bool) -> HostRules {
         HostRules::new(
             &list(&["mcp.example.com", "weather.demo.svc"]),
             &list(&["10.0.0.5:8443", "mcp.internal:*", "[2001:db8::1]:443", "bare.example"]),
+            loopback,
         )
         .unwrap()
     }
 
+    fn judge(rules: &HostRules, host: &str) -> u16 {
+        let (mut parts, ()) = http::Request::new(()).into_parts();
+        parts.headers.insert(HOST, http::HeaderValue::try_from(host).unwrap());
+        check(rules, &parts).map_or_else(|refusal| refusal.status().as_u16(), |_| 200)
+    }
+
     #[test]
     fn names_are_matched_as_authorities() {
-        let good = [
+        let ours = [
             "mcp.example.com",
             "mcp.example.com:443",
             "MCP.Example.COM:8443",
@@ -146,17 +172,29 @@ mod tests {
             "[2001:db8::1]:443",
             "[2001:DB8:0:0::1]:443",
             "bare.example",
-            "localhost",
-            "localhost:24080",
-            "127.0.0.1:1234",
-            "[::1]",
-            "[0:0:0:0:0:0:0:1]:80",
         ];
-        let bad = [
-            "",
+        let loopback = ["localhost", "LocalHost", "localhost:24080", "127.0.0.1:1234", "[::1]", "[0:0:0:0:0:0:0:1]:80"];
+        let foreign = [
             "evil.example.com",
             "mcp.example.com.",
             "mcp.example.com.:443",
+            "xmcp.example.com",
+            "mcp.example.com.evil.com",
+            "10.0.0.5",
+            "10.0.0.5:8444",
+            "010.0.0.5:8443",
+            "bare.example:80",
+            "[2001:db8::1]",
+            "[2001:db8::2]:443",
+            "[::ffff:127.0.0.1]",
+            "127.0.0.2",
+            "127.1",
+            "2130706433",
+            "localhost.",
+            "a.localhost",
+        ];
+        let malformed = [
+            "",
             "mcp.example.com:80.evil.com",
             "mcp.example.com:",
             "mcp.example.com:+80",
@@ -164,35 +202,50 @@ mod tests {
             "mcp.example.com:80:80",
             "mcp.example.com@evil.com",
             "evil@mcp.example.com",
-            "xmcp.example.com",
-            "mcp.example.com.evil.com",
+            "user:password@mcp.example.com",
             "mcp.internal:*",
-            "10.0.0.5",
-            "10.0.0.5:8444",
-            "010.0.0.5:8443",
-            "bare.example:80",
-            "[2001:db8::1]",
+            "*",
             "[::1",
             "::1",
             "[::1]x",
-            "[::ffff:127.0.0.1]",
-            "127.0.0.2",
-            "localhost.",
+            "[fe80::1%25eth0]",
+            "[127.0.0.1]",
             "mcp.example.com/",
+            "http://mcp.example.com",
             " mcp.example.com",
             "mcp.example.com,evil.com",
+            "mcp.example.com evil.com",
             "mcp%2eexample.com",
+            "b\u{fc}cher.example",
         ];
-        let rules = rules();
-        assert_eq!(good.iter().filter(|name| !rules.accept(name)).collect::<Vec<_>>(), Vec::<&&str>::new());
-        assert_eq!(bad.iter().filter(|name| rules.accept(name)).collect::<Vec<_>>(), Vec::<&&str>::new());
+        let (pod, public) = (rules(true), rules(false));
+        for (hosts, in_pod, on_public_address) in
+            [(&ours[..], 200, 200), (&loopback, 200, 421), (&foreign, 421, 421), (&malformed, 400, 400)]
+        {
+            for host in hosts {
+                assert_eq!((judge(&pod, host), judge(&public, host)), (in_pod, on_public_address), "{host:?}");
+            }
+        }
     }
 
     #[test]
     fn a_rule_that_cannot_match_is_told() {
-        for (hosts, allowed) in [("a b", "x"), ("a:80", "x"), ("*", "x"), ("a", "*"), ("a", "x:*:*"), ("a", "x:80:*")] {
-            assert!(HostRules::new(&[hosts.to_owned()], &[allowed.to_owned()]).is_err(), "{hosts} {allowed}");
+        let bad = [
+            ("a b", "x"),
+            ("a:80", "x"),
+            ("*", "x"),
+            ("a.", "x"),
+            ("a", "*"),
+            ("a", "x:*:*"),
+            ("a", "x:80:*"),
+            ("a", "x.:80"),
+        ];
+        for (hosts, allowed) in bad {
+            assert!(HostRules::new(&list(&[hosts]), &list(&[allowed]), true).is_err(), "{hosts} {allowed}");
         }
+        assert!(HostRules::new(&[], &[], true).is_ok());
+        assert!(HostRules::new(&[], &[], false).unwrap_err().contains("--allowed-host"));
+        assert_eq!(HostRules::new(&[], &list(&["a:*"]), false).unwrap().describe(), ["a:*"]);
     }
 
     #[test]
@@ -209,6 +262,7 @@ mod tests {
         assert_eq!(label(authority(&parts("http://a/mcp", &[]))), Ok("a".into()));
         assert_eq!(label(authority(&parts("http://a/mcp", &["A"]))), Ok("A".into()));
         assert_eq!(label(authority(&parts("http://a/mcp", &["b"]))), Err(400));
+        assert_eq!(label(authority(&parts("http://a:80/mcp", &["a"]))), Err(400));
         assert_eq!(label(authority(&parts("/mcp", &["a", "a"]))), Err(400));
         assert_eq!(label(authority(&parts("/mcp", &[]))), Err(400));
     }
@@ -216,19 +270,17 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_but_the_name_itself_is_accepted(text in "\\PC{0,40}") {
-            let rules = HostRules::new(&["mcp.example.com".to_owned()], &[]).unwrap();
+            let rules = HostRules::new(&["mcp.example.com".to_owned()], &[], false).unwrap();
             let name = text.split(':').next().unwrap_or_default().to_ascii_lowercase();
-            let ours = name == "mcp.example.com" || name == "localhost" || name == "127.0.0.1" || text.starts_with('[');
-            prop_assert!(ours || !rules.accept(&text));
+            prop_assert!(name == "mcp.example.com" || parse(&text).is_none_or(|parsed| !rules.accept(&parsed)));
         }
 
         #[test]
         fn what_surrounds_a_name_never_helps(before in "[a-z.@/]{1,6}", after in "[a-z.@/:*]{1,6}") {
-            let rules = HostRules::new(&["mcp.example.com".to_owned()], &[]).unwrap();
-            let prefixed = format!("{before}mcp.example.com");
-            let suffixed = format!("mcp.example.com{after}");
-            prop_assert!(!rules.accept(&prefixed));
-            prop_assert!(!rules.accept(&suffixed));
+            let rules = HostRules::new(&["mcp.example.com".to_owned()], &[], true).unwrap();
+            for text in [format!("{before}mcp.example.com"), format!("mcp.example.com{after}")] {
+                prop_assert!(parse(&text).is_none_or(|parsed| !rules.accept(&parsed)));
+            }
         }
     }
 }

@@ -17,6 +17,7 @@ mod exchange;
 mod handshake;
 mod headers;
 mod health;
+mod healthcheck;
 mod host;
 mod keys;
 #[cfg(any(fuzzing, test))]
@@ -27,12 +28,15 @@ mod metrics;
 mod origin;
 mod peek;
 mod pipeline;
+mod policy;
 mod refusal;
 mod relay;
 mod reload;
 mod route;
 mod rules;
 mod serve;
+mod sources;
+mod stdio;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -40,12 +44,21 @@ mod tools;
 mod who;
 mod wire;
 
+use std::process::ExitCode;
+
 use clap::Parser as _;
 
 /// The program `mooring-server`.
-pub fn run() -> anyhow::Result<()> {
-    let cli::Command::Serve(arguments) = cli::Cli::parse().command;
-    log::start(arguments.format(), &arguments.log_level)?;
+pub fn run() -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve::run(arguments))
+    let result = match cli::Cli::parse().command {
+        cli::Command::Serve(arguments) => {
+            log::start(arguments.format(), &arguments.log_level)?;
+            runtime.block_on(serve::run(*arguments)).map(|()| ExitCode::SUCCESS)
+        }
+        cli::Command::Healthcheck(arguments) => runtime.block_on(healthcheck::run(&arguments)),
+    };
+    // A thread that still waits for a line of input cannot be ended, and must not hold the process.
+    runtime.shutdown_background();
+    result
 }

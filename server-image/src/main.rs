@@ -1,5 +1,7 @@
 //! The program of the front door; the library has everything.
 
-fn main() -> anyhow::Result<()> {
+use std::process::ExitCode;
+
+fn main() -> anyhow::Result<ExitCode> {
     mooring_server::run()
 }

@@ -88,7 +88,7 @@ pub struct Refused {
     /// Who waits for an answer.
     pub waiting: Waiting,
     /// The page that it came from.
-    pub cors: Option<Cors>,
+    pub cors: Option<Box<Cors>>,
 }
 
 impl From<Refusal> for Refused {
@@ -143,7 +143,7 @@ async fn checked(
             cors.finish(response.headers_mut());
             Ok(response)
         }
-        Err(refused) => Err(Refused { cors: Some(cors), ..refused }),
+        Err(refused) => Err(Refused { cors: Some(Box::new(cors)), ..refused }),
     }
 }
 
@@ -158,17 +158,15 @@ async fn routed(
     entry: &mut Entry,
 ) -> Answer {
     let event_stream = headers::asks(&parts.headers, "text/event-stream");
-    let route = rules.paths.find(&parts.method, parts.uri.path(), event_stream);
-    match route {
+    match rules.paths.find(&parts.method, parts.uri.path(), event_stream) {
         Route::WellKnown => return Ok(text(StatusCode::NOT_FOUND, "Not found\n".into())),
         Route::Person => return Ok(text(StatusCode::OK, hint(rules.paths.endpoint()))),
-        Route::Endpoint | Route::Nowhere => {}
+        // The hint names nothing that is not on the page, and spares people a search for a key that would not help.
+        Route::Nowhere => return Err(Refusal::NotFound { endpoint: rules.paths.endpoint().to_owned() }.into()),
+        Route::Endpoint => {}
     }
     let principal = who::check(&door.keys(), rules.anonymous, &parts.headers, arrival.wall)?;
     entry.caller(&principal);
-    if route == Route::Nowhere {
-        return Err(Refusal::NotFound { endpoint: rules.paths.endpoint().to_owned() }.into());
-    }
     Exchange::begin(door, rules, arrival, principal, seen, &parts.method)?.serve(parts, body, entry).await
 }
 

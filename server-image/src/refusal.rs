@@ -59,6 +59,9 @@ pub enum Refusal {
     /// Neither `Host` nor `:authority`.
     #[error("Bad request: the Host header is missing")]
     HostMissing,
+    /// No name with an optional port.
+    #[error("Bad request: the Host header must be a host name with an optional port")]
+    HostMalformed,
     /// Two of them, or in conflict with the request target.
     #[error("Bad request: more than one Host")]
     HostAmbiguous,
@@ -169,6 +172,7 @@ impl Refusal {
             Self::Wire(fault) => fault.status(),
             Self::TooManyStreams { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::HostMissing
+            | Self::HostMalformed
             | Self::HostAmbiguous
             | Self::BodyBroken
             | Self::NotJson
@@ -204,7 +208,7 @@ impl Refusal {
             Self::Crowded => "connections",
             Self::Busy => "requests",
             Self::TooManyStreams { .. } => "streams",
-            Self::HostMissing | Self::HostAmbiguous => "host_malformed",
+            Self::HostMissing | Self::HostMalformed | Self::HostAmbiguous => "host_malformed",
             Self::HostUnknown => "host_unknown",
             Self::OriginUnknown => "origin",
             Self::Unauthorized => "unauthorized",
@@ -370,6 +374,7 @@ mod tests {
             Refusal::Busy,
             Refusal::TooManyStreams { limit: 3 },
             Refusal::HostMissing,
+            Refusal::HostMalformed,
             Refusal::HostAmbiguous,
             Refusal::HostUnknown,
             Refusal::OriginUnknown,

@@ -1,126 +1,146 @@
-//! Brings what is mounted into force, at start and whenever the kubelet swaps a directory. A configuration that is not
-//! understood never replaces one that was; keys are taken entry by entry. It reads files and decides nothing else.
+//! Brings configuration and keys into force, at start and whenever they change. A configuration that is not understood
+//! never replaces one that was; keys are taken entry by entry. It compares and decides nothing else.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mooring_contract::{Config, mount};
+use mooring_contract::mount;
 use notify::{EventKind, RecursiveMode, Watcher as _};
 use tokio::sync::mpsc;
 
-use crate::directory::{self, Entries};
+use crate::directory::Entries;
 use crate::door::Door;
 use crate::keys::KeySet;
-use crate::rules::{Backend, Rules};
-
-/// The mounted directories.
-#[derive(Clone, Debug)]
-pub struct Sources {
-    /// The ConfigMap.
-    pub config: PathBuf,
-    /// The server's own keys.
-    pub keys: PathBuf,
-    /// One directory for each Secret of `auth.keySecrets`.
-    pub key_secrets: PathBuf,
-    /// The token for `/status`.
-    pub session: PathBuf,
-}
+use crate::policy;
+use crate::rules::{Rules, Surroundings};
+use crate::sources::{Keys, Sources};
 
 /// What was read last.
 #[derive(Default, PartialEq, Eq)]
 struct Reading {
     config: Entries,
-    keys: Entries,
-    key_secrets: BTreeMap<String, Entries>,
+    keys: Keys,
     session: Entries,
+}
+
+/// Why the newest configuration or keys are not in force.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// A file cannot be read.
+    #[error("{0} or the keys cannot be read: {1}")]
+    Unreadable(String, #[source] std::io::Error),
+    /// There is no configuration.
+    #[error("{0} is missing")]
+    Missing(String),
+    /// It is not understood, or cannot be served.
+    #[error("{0}: {1}")]
+    Refused(String, String),
+}
+
+impl ReloadError {
+    fn log(&self) {
+        match self {
+            Self::Refused(..) => {
+                tracing::error!(error = %self, "the configuration is refused; what is in force stays");
+            }
+            // Without any, every call gets 503.
+            Self::Unreadable(..) | Self::Missing(_) => tracing::warn!("{self}; what is in force stays"),
+        }
+    }
+
+    /// As `/status` tells it.
+    fn told(&self) -> String {
+        match self {
+            Self::Refused(_, error) => error.clone(),
+            other => other.to_string(),
+        }
+    }
 }
 
 /// Reads, compares, enforces.
 pub struct Reloader {
     door: Arc<Door>,
     sources: Sources,
+    surroundings: Surroundings,
     environment: fn(&str) -> Option<String>,
     last: Option<Reading>,
 }
 
 /// Events tell of changes at once; this finds what they missed (a directory that did not exist yet).
 const FALLBACK: Duration = Duration::from_secs(2);
+/// The same for files of one's own: a file that is mounted into a container tells its directory there nothing.
+const LOCAL_FALLBACK: Duration = Duration::from_millis(500);
 /// Where there are no events: the kernel counts watchers by user, and many pods of a node run as the same one.
 const POLL: Duration = Duration::from_millis(100);
 
 impl Reloader {
     /// `environment` looks up the variables of declared tools' headers.
-    pub fn new(door: Arc<Door>, sources: Sources, environment: fn(&str) -> Option<String>) -> Self {
-        Self { door, sources, environment, last: None }
+    pub fn new(
+        door: Arc<Door>,
+        sources: Sources,
+        surroundings: Surroundings,
+        environment: fn(&str) -> Option<String>,
+    ) -> Self {
+        Self { door, sources, surroundings, environment, last: None }
     }
 
-    /// Reads everything, and brings into force what changed.
+    /// Reads everything, and brings into force what changed; says in the log what could not.
     pub fn reload(&mut self) {
         if let Err(error) = self.try_reload() {
-            tracing::warn!(%error, "the mounted directories could not be read; what is in force stays");
+            error.log();
         }
     }
 
-    fn try_reload(&mut self) -> std::io::Result<()> {
-        let config = directory::read(&self.sources.config)?;
-        let unchanged = self.last.as_ref().is_some_and(|last| last.config == config);
-        let rules = if unchanged { None } else { self.compile(&config) };
+    /// The same; what could not is the error, once for each change.
+    pub fn try_reload(&mut self) -> Result<(), ReloadError> {
+        let unreadable = |error| ReloadError::Unreadable(self.sources.config_name(), error);
+        let config = self.sources.config().map_err(unreadable)?;
+        let changed = self.last.as_ref().is_none_or(|last| last.config != config);
+        let compiled = if changed { self.compile(&config).map(Some) } else { Ok(None) };
+        let (rules, refused) = match compiled {
+            Ok(rules) => (rules, None),
+            Err(error) => (None, Some(error)),
+        };
+        if changed {
+            self.door.set_config_error(refused.as_ref().map(ReloadError::told));
+        }
         let in_force = rules.clone().or_else(|| self.door.rules());
         let named = in_force.as_ref().map(|rules| rules.key_secrets.as_slice()).unwrap_or_default();
-        let key_secrets = named
-            .iter()
-            .map(|name| Ok((name.clone(), directory::read(&self.sources.key_secrets.join(name))?)))
-            .collect::<std::io::Result<BTreeMap<_, _>>>()?;
-        let reading = Reading {
-            config,
-            keys: directory::read(&self.sources.keys)?,
-            key_secrets,
-            session: directory::read(&self.sources.session)?,
-        };
-        if self.last.as_ref() == Some(&reading) {
-            return Ok(());
+        let keys = self.sources.keys(named, &self.environment).map_err(unreadable)?;
+        let reading = Reading { config, keys, session: self.sources.session().map_err(unreadable)? };
+        if self.last.as_ref() != Some(&reading) {
+            self.enforce(rules, &reading);
+            self.last = Some(reading);
         }
-        let keys = KeySet::build(&reading.keys, &reading.key_secrets, &self.door.keys());
+        refused.map_or(Ok(()), Err)
+    }
+
+    fn enforce(&self, rules: Option<Arc<Rules>>, reading: &Reading) {
+        let keys = KeySet::build(&reading.keys.own, &reading.keys.others, &self.door.keys());
         for refused in keys.refused() {
             tracing::warn!(secret = refused.secret, entry = refused.entry, reason = refused.reason, "key refused");
         }
         self.door.set_status_token(status_token(&reading.session));
         if let Some(rules) = &rules {
-            print(rules, keys.len());
+            policy::print(rules, &keys, self.surroundings.transport);
         } else {
             tracing::info!(keys = keys.len(), "keys in force");
         }
         self.door.enforce(rules, Arc::new(keys));
-        self.last = Some(reading);
-        Ok(())
     }
 
-    fn compile(&self, directory: &Entries) -> Option<Arc<Rules>> {
+    fn compile(&self, directory: &Entries) -> Result<Arc<Rules>, ReloadError> {
         let Some(bytes) = directory.get(mount::CONFIG_FILE) else {
-            let directory = self.sources.config.display();
-            tracing::warn!(%directory, "config.json is missing; what is in force stays, and without that every call gets 503");
-            self.door.set_config_error(Some(format!("{} is missing", mount::CONFIG_FILE)));
-            return None;
+            return Err(ReloadError::Missing(self.sources.config_name()));
         };
-        let config = Config::parse(bytes).map_err(|error| error.to_string());
+        let (clients, environment) = (&self.door.clients, &self.environment);
+        let config = self.sources.understand(bytes);
         let rules = config
-            .and_then(|config| Rules::compile(config, directory.revision(), &self.door.clients, &self.environment));
-        match rules {
-            Ok(rules) => {
-                self.door.set_config_error(None);
-                Some(Arc::new(rules))
-            }
-            Err(error) => {
-                tracing::error!(error, "the configuration is refused; what is in force stays");
-                self.door.set_config_error(Some(error));
-                None
-            }
-        }
+            .and_then(|config| Rules::compile(config, directory.revision(), clients, environment, &self.surroundings));
+        rules.map(Arc::new).map_err(|error| ReloadError::Refused(self.sources.config_name(), error))
     }
 
-    /// Reloads whenever a directory changes, forever.
+    /// Reloads whenever something changes, forever.
     pub async fn watch(mut self) {
         let (sender, mut changes) = mpsc::channel::<()>(1);
         let handler = move |event: notify::Result<notify::Event>| {
@@ -136,9 +156,14 @@ impl Reloader {
                 None
             }
         };
+        let fallback = match self.sources {
+            Sources::Mounted(_) => FALLBACK,
+            Sources::Local(_) => LOCAL_FALLBACK,
+        };
         let mut under_watch = Vec::new();
         loop {
-            for directory in self.directories() {
+            let named = self.door.rules().map(|rules| rules.key_secrets.clone()).unwrap_or_default();
+            for directory in self.sources.directories(&named) {
                 let Some(watcher) = &mut watcher else { break };
                 if !under_watch.contains(&directory) && watcher.watch(&directory, RecursiveMode::NonRecursive).is_ok() {
                     under_watch.push(directory);
@@ -146,54 +171,15 @@ impl Reloader {
             }
             self.reload();
             if watcher.is_some() {
-                let _ = tokio::time::timeout(FALLBACK, changes.recv()).await; // either way it is time to look
+                let _ = tokio::time::timeout(fallback, changes.recv()).await; // either way it is time to look
             } else {
                 tokio::time::sleep(POLL).await;
             }
         }
-    }
-
-    fn directories(&self) -> Vec<PathBuf> {
-        let Sources { config, keys, key_secrets, session } = &self.sources;
-        let named = self.door.rules().map(|rules| rules.key_secrets.clone()).unwrap_or_default();
-        let secrets = named.iter().map(|name| key_secrets.join(name));
-        [config.clone(), keys.clone(), session.clone()].into_iter().chain(secrets).collect()
     }
 }
 
 fn status_token(session: &Entries) -> Option<String> {
     let text = std::str::from_utf8(session.get(mount::STATUS_TOKEN_FILE)?).ok()?.trim();
     (!text.is_empty()).then(|| text.to_owned())
-}
-
-/// Says what is enforced from now on.
-fn print(rules: &Rules, keys: usize) {
-    let source = match &rules.backend {
-        Backend::Http(relay) => format!("http on port {}", relay.port),
-        Backend::Tools(tools) => format!("{} declared tools", tools.handshake().tool_count.unwrap_or_default()),
-    };
-    let mut origins: Vec<_> = rules.origins.iter().map(String::as_str).collect();
-    origins.sort_unstable();
-    tracing::info!(
-        server = rules.server.name,
-        namespace = rules.server.namespace,
-        source,
-        endpoint = rules.paths.endpoint(),
-        hosts = rules.hosts.describe().join(" "),
-        origins = if origins.is_empty() { "none".to_owned() } else { origins.join(" ") },
-        auth = if rules.anonymous { "key or anonymous" } else { "key" },
-        keys,
-        body_bytes = rules.body_bytes,
-        call_timeout_seconds = rules.call_timeout.as_secs_f64(),
-        connections = rules.wire.connections,
-        requests = rules.requests,
-        streams_per_principal = rules.streams,
-        revision = rules.revision,
-        "enforcing"
-    );
-    if rules.anonymous {
-        tracing::warn!("this server is open: auth.anonymous lets everybody call it without a key");
-    } else if keys == 0 {
-        tracing::warn!("there are no keys: nobody can call this server");
-    }
 }

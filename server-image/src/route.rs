@@ -19,7 +19,7 @@ pub enum Route {
     Person,
     /// Discovery documents that do not exist here: a plain 404, no key needed, so that clients stop looking.
     WellKnown,
-    /// Nothing; told only to who has a key.
+    /// Nothing: a 404 that names the endpoint, no key needed.
     Nowhere,
 }
 

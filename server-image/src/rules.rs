@@ -1,14 +1,14 @@
 //! One configuration, compiled: what each step asks, in the form in which it asks it. A configuration that does not
 //! compile never comes into force.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use mooring_contract::Config;
-use mooring_contract::config::{Identity, Source};
+use mooring_contract::config::{Identity, ServedOver, Source};
 
 use crate::clients::Clients;
 use crate::host::HostRules;
+use crate::origin::OriginRules;
 use crate::relay::Relay;
 use crate::route::Paths;
 use crate::tools::ToolServer;
@@ -22,7 +22,7 @@ pub struct Rules {
     /// Step 1.
     pub hosts: HostRules,
     /// Step 2.
-    pub origins: HashSet<String>,
+    pub origins: OriginRules,
     /// Step 3: whether a request without key is served.
     pub anonymous: bool,
     /// Which Secrets' keys count besides our own.
@@ -56,6 +56,19 @@ pub enum Backend {
     Tools(ToolServer),
 }
 
+/// Where the front door stands, which the command line says and no configuration changes.
+#[derive(Clone, Debug)]
+pub struct Surroundings {
+    /// How clients reach it.
+    pub transport: ServedOver,
+    /// Whether loopback names are accepted without being listed: in a pod, and where only loopback is listened on.
+    pub loopback: bool,
+    /// Accepted besides `security.allowedHosts`.
+    pub allowed_hosts: Vec<String>,
+    /// Accepted besides `security.origins`.
+    pub allowed_origins: Vec<String>,
+}
+
 /// Looks up an environment variable.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -66,15 +79,26 @@ impl Rules {
         revision: String,
         clients: &Clients,
         environment: Environment<'_>,
+        surroundings: &Surroundings,
     ) -> Result<Self, String> {
-        let Config { version: _, server, path, security, source, limits } = config;
+        let Config { version: _, server, path, mut security, source, limits } = config;
+        security.allowed_hosts.extend_from_slice(&surroundings.allowed_hosts);
+        security.origins.extend_from_slice(&surroundings.allowed_origins);
         let backend = match source {
+            Source::Http(_) if surroundings.transport == ServedOver::Stdio => {
+                return Err(
+                    "source: over stdio only declared tools are served; serve this one with --transport http".into()
+                );
+            }
             Source::Http(backend) => Backend::Http(Box::new(Relay::new(&backend, clients)?)),
-            Source::Tools(tools) => Backend::Tools(ToolServer::new(&server.name, tools, clients, environment)?),
+            Source::Tools(tools) => {
+                let tools = tools.into_iter().map(|tool| tool.over(surroundings.transport)).collect();
+                Backend::Tools(ToolServer::new(&server.name, tools, clients, environment)?)
+            }
         };
         Ok(Self {
-            hosts: HostRules::new(&security.hosts, &security.allowed_hosts)?,
-            origins: security.origins.into_iter().collect(),
+            hosts: HostRules::new(&security.hosts, &security.allowed_hosts, surroundings.loopback)?,
+            origins: OriginRules::new(&security.origins, &security.cors)?,
             anonymous: security.anonymous,
             key_secrets: security.key_secrets,
             paths: Paths::new(&path),

@@ -1,4 +1,4 @@
-//! `mooring-server serve`: binds the sockets, starts the tasks, and ends them in order.
+//! `mooring-server serve`: binds the sockets, starts the tasks, and ends them in order. `stdio` has the way without sockets.
 //!
 //! On a stop signal it is not ready at once, but serves on for a while, because ingresses learn late; then it accepts
 //! nothing new, ends streams without end, and leaves when the running calls are done.
@@ -9,14 +9,14 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use http_body_util::BodyExt as _;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use crate::accept::{self, Rim};
 use crate::body::{Body, BodyError};
-use crate::cli::Serve;
+use crate::cli::{Serve, Transport};
 use crate::door::{Door, Phase};
 use crate::handshake;
 use crate::management;
@@ -25,29 +25,86 @@ use crate::pipeline::{self, Arrival};
 use crate::refusal::{Refusal, Waiting};
 use crate::reload::Reloader;
 use crate::wire::limits::WireLimits;
+use crate::{sources, stdio};
 
-/// Serves until a stop signal.
+/// Serves until a stop signal or, over stdio, the end of input.
 pub async fn run(arguments: Serve) -> anyhow::Result<()> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let public = bind(&arguments.public()).await?;
-    let management = bind(&arguments.management()).await?;
-    tracing::info!(public = %public.local_addr()?, management = %management.local_addr()?, "listening");
-
+    let mut stop = Stop::new()?;
     let door = Arc::new(Door::new(instance()?));
-    let mut reloader = Reloader::new(Arc::clone(&door), arguments.sources(), environment);
-    reloader.reload();
+    let mut reloader = Reloader::new(Arc::clone(&door), arguments.sources(), arguments.surroundings(), environment);
+    if arguments.transport() == Transport::Stdio {
+        reloader.try_reload()?;
+        return stdio::run(&door, reloader, &arguments, &mut stop).await;
+    }
+    let public = bind(&arguments.public()).await?;
+    let management = match arguments.management() {
+        Some(addresses) => Some(bind(&addresses).await?),
+        None => None,
+    };
+    let told = management.as_ref().map(TcpListener::local_addr).transpose()?.map(|address| address.to_string());
+    tracing::info!(public = %public.local_addr()?, management = told, "listening");
+    if arguments.config.is_some() {
+        reloader.try_reload()?;
+        reachable(&door)?;
+    } else {
+        // A pod is started before its files may be there, and waits for them.
+        reloader.reload();
+    }
+    serve_http(&door, reloader, public, management, &arguments, &mut stop).await
+}
 
+/// A person who starts a server that nobody can call is told at once.
+fn reachable(door: &Door) -> anyhow::Result<()> {
+    let anonymous = door.rules().is_some_and(|rules| rules.anonymous);
+    anyhow::ensure!(
+        anonymous || door.keys().len() > 0,
+        "nobody could call this server: it has no keys. Put a random text of at least 32 characters (a UUID will do) into \
+         the variable {}, or name a directory or file of keys with --keys, or write `security: {{anonymous: true}}` into \
+         the configuration to serve everybody",
+        sources::KEY_VARIABLE
+    );
+    Ok(())
+}
+
+/// The signals that ask a process to stop.
+pub struct Stop {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Stop {
+    /// Listens to them from now on.
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// Resolves with the next one.
+    pub async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+async fn serve_http(
+    door: &Arc<Door>,
+    reloader: Reloader,
+    public: TcpListener,
+    management: Option<TcpListener>,
+    arguments: &Serve,
+    stop: &mut Stop,
+) -> anyhow::Result<()> {
     let (tasks, connections) = (TaskTracker::new(), TaskTracker::new());
-    let forever = [
+    let mut forever = vec![
         tasks.spawn(reloader.watch()),
-        tasks.spawn(handshake::keep(Arc::clone(&door))),
-        tasks.spawn(serve_management(management, Arc::clone(&door))),
-        connections.spawn(serve_public(public, Arc::clone(&door), connections.clone())),
+        tasks.spawn(handshake::keep(Arc::clone(door))),
+        connections.spawn(serve_public(public, Arc::clone(door), connections.clone())),
     ];
+    forever.extend(management.map(|listener| tasks.spawn(serve_management(listener, Arc::clone(door)))));
 
     tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+        () = stop.asked() => {}
         // A front door that cannot be revoked or reached is none: the kubelet starts another.
         (ended, ..) = futures::future::select_all(forever) => anyhow::bail!("a task that runs forever has ended: {ended:?}"),
     }
@@ -56,19 +113,17 @@ pub async fn run(arguments: Serve) -> anyhow::Result<()> {
     door.enter(Phase::Leaving);
     tokio::select! {
         () = tokio::time::sleep(linger) => {}
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+        () = stop.asked() => {}
     }
     door.enter(Phase::Stopping);
     connections.close();
     door.calls.close();
-    let drain = arguments.drain().or_else(|| door.rules().map(|rules| rules.call_timeout)).unwrap_or_default();
+    let drain = arguments.shutdown_timeout(door.rules().map(|rules| rules.call_timeout));
     tracing::info!(seconds = drain.as_secs_f64(), "stopping: waiting for running calls");
     tokio::select! {
         ((), ()) = futures::future::join(connections.wait(), door.calls.wait()) => tracing::info!("stopped"),
         () = tokio::time::sleep(drain) => tracing::warn!("stopped with calls still running"),
-        _ = terminate.recv() => tracing::warn!("stopped at once"),
-        _ = interrupt.recv() => tracing::warn!("stopped at once"),
+        () = stop.asked() => tracing::warn!("stopped at once"),
     }
     Ok(())
 }

@@ -1,28 +1,27 @@
 //! The real process: its command line, its sockets, and its end.
 
 #[cfg(test)]
+mod common;
+#[cfg(test)]
+#[path = "common/http.rs"]
+mod http;
+
+#[cfg(test)]
 mod tests {
-    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-    use std::net::TcpStream;
-    use std::process::{Child, ChildStderr, Command, Stdio};
-    use std::time::{Duration, Instant};
+    use std::io::Read as _;
+    use std::time::Duration;
+
+    use super::common::{Running, eventually, now, program};
+    use super::http::{get, send};
 
     const KEY: &str = "0b6f4d5e-8f0e-4f43-9e58-1b6a3f4c2d10";
 
-    /// A running front door; killed when dropped.
+    /// A front door with mounted directories.
     struct Process {
-        child: Child,
-        log: BufReader<ChildStderr>,
+        running: Running,
         public: String,
         management: String,
         mounts: tempfile::TempDir,
-    }
-
-    impl Drop for Process {
-        fn drop(&mut self) {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
     }
 
     impl Process {
@@ -42,7 +41,7 @@ mod tests {
             });
             std::fs::write(path("config/config.json"), config.to_string()).unwrap();
             std::fs::write(path("key-secrets/vault/ci"), KEY).unwrap();
-            let mut command = Command::new(env!("CARGO_BIN_EXE_mooring-server"));
+            let mut command = program();
             command.arg("serve").args(["--log-format", "json"]).args(extra);
             command.args(["--listen", "127.0.0.1:0", "--management-listen", "127.0.0.1:0"]);
             for (flag, directory) in [
@@ -53,49 +52,15 @@ mod tests {
             ] {
                 command.arg(flag).arg(path(directory));
             }
-            command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-            let mut child = command.spawn().unwrap();
-            let log = BufReader::new(child.stderr.take().unwrap());
-            let mut process = Self { child, log, public: String::new(), management: String::new(), mounts };
-            let line = process.line("listening");
+            let mut running = Running::start(command);
+            let line = running.line("listening");
             let address = |name: &str| line[name].as_str().unwrap().to_owned();
-            (process.public, process.management) = (address("public"), address("management"));
-            process
+            Self { running, public: address("public"), management: address("management"), mounts }
         }
 
-        /// The next log line with this message.
         fn line(&mut self, message: &str) -> serde_json::Value {
-            loop {
-                let mut line = String::new();
-                assert!(self.log.read_line(&mut line).unwrap() > 0, "the log ended before {message:?}");
-                let line: serde_json::Value = serde_json::from_str(&line).unwrap();
-                if line["message"].as_str().unwrap().contains(message) {
-                    return line;
-                }
-            }
+            self.running.line(message)
         }
-
-        fn signal(&self, name: &str) {
-            let pid = self.child.id().to_string();
-            assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
-        }
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "a test waits for a process")]
-    fn now() -> Instant {
-        Instant::now()
-    }
-
-    fn get(address: &str, path: &str) -> String {
-        send(address, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
-    }
-
-    fn send(address: &str, request: &str) -> String {
-        let mut stream = TcpStream::connect(address).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
     }
 
     #[test]
@@ -109,11 +74,8 @@ mod tests {
         );
         assert_eq!((&enforcing["body_bytes"], &enforcing["endpoint"]), (&1000.into(), &"/mcp".into()));
         assert!(get(&process.public, "/health").starts_with("HTTP/1.1 200"));
-        let begin = now();
-        while !get(&process.management, "/health/ready").starts_with("HTTP/1.1 200") {
-            assert!(begin.elapsed() < Duration::from_secs(10), "not ready");
-        }
-        process.signal("TERM");
+        eventually("ready", || get(&process.management, "/health/ready").starts_with("HTTP/1.1 200"));
+        process.running.signal("TERM");
         process.line("serving on");
         let begin = now();
         while get(&process.management, "/health/ready").starts_with("HTTP/1.1 200") {
@@ -122,7 +84,7 @@ mod tests {
         let answer = get(&process.public, "/health");
         assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("connection: close"), "{answer}");
         process.line("stopped");
-        assert!(process.child.wait().unwrap().success());
+        assert!(process.running.child.wait().unwrap().success());
     }
 
     #[test]
@@ -155,9 +117,9 @@ mod tests {
                 send(&process.public, &request);
             }
         }
-        process.signal("TERM");
+        process.running.signal("TERM");
         let mut log = String::new();
-        process.log.read_to_string(&mut log).unwrap();
+        process.running.log.read_to_string(&mut log).unwrap();
         assert!(log.contains("\"refusal\":\"unauthorized\"") && log.contains("\"caller\":\"vault/ci\""), "{log}");
         for key in [KEY, wrong] {
             let line = log.lines().find(|line| line.contains(key));
@@ -170,9 +132,9 @@ mod tests {
         let mut process = Process::start(true, &[]);
         assert_eq!(process.line("this server is open")["level"], "WARN");
         // A second signal does not wait.
-        process.signal("TERM");
+        process.running.signal("TERM");
         process.line("serving on");
-        process.signal("INT");
+        process.running.signal("INT");
         process.line("stopp");
     }
 
@@ -190,8 +152,7 @@ mod tests {
 
     #[test]
     fn a_wrong_flag_is_told() {
-        let output =
-            Command::new(env!("CARGO_BIN_EXE_mooring-server")).args(["serve", "--listen", "here"]).output().unwrap();
+        let output = program().args(["serve", "--kubernetes", "--listen", "here"]).output().unwrap();
         assert!(!output.status.success());
         assert!(String::from_utf8(output.stderr).unwrap().contains("--listen"));
     }

@@ -175,7 +175,7 @@ pub fn no_arguments() -> Schema {
 
 /// How clients reach declared tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
+pub enum ServedOver {
     /// Over standard input and output, a local client.
     Stdio,
     /// Over HTTP, in whatever form.
@@ -219,11 +219,11 @@ impl Overrides {
 impl Tool {
     /// The tool as it is over a transport.
     #[must_use]
-    pub fn over(mut self, transport: Transport) -> Self {
+    pub fn over(mut self, transport: ServedOver) -> Self {
         let Overrides { stdio, http } = std::mem::take(&mut self.overrides);
         let Some(other) = (match transport {
-            Transport::Stdio => stdio,
-            Transport::Http => http,
+            ServedOver::Stdio => stdio,
+            ServedOver::Http => http,
         }) else {
             return self;
         };

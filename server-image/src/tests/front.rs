@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
+use mooring_contract::config::ServedOver;
 use mooring_contract::key::ENTROPY;
 use mooring_contract::{Key, KeyMetadata, KeyRecord};
 use serde_json::{Value, json};
@@ -20,7 +21,9 @@ use crate::body::{Body, empty, full};
 use crate::clock;
 use crate::door::Door;
 use crate::pipeline::{self, Arrival};
-use crate::reload::{Reloader, Sources};
+use crate::reload::Reloader;
+use crate::rules::Surroundings;
+use crate::sources::{Mounts, Sources};
 
 /// A front door for `mcp.example.com`, with a key.
 pub struct Front {
@@ -91,13 +94,19 @@ impl Front {
     }
 
     pub fn reloader(&self) -> Reloader {
-        let sources = Sources {
+        let sources = Sources::Mounted(Mounts {
             config: self.config.path().into(),
             keys: self.keys.path().into(),
             key_secrets: self.secrets.path().into(),
             session: self.session.path().into(),
+        });
+        let surroundings = Surroundings {
+            transport: ServedOver::Http,
+            loopback: true,
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
         };
-        Reloader::new(Arc::clone(&self.door), sources, environment)
+        Reloader::new(Arc::clone(&self.door), sources, surroundings, environment)
     }
 
     /// Runs a task until the front door is dropped.

@@ -4,6 +4,7 @@ mod backend;
 mod drain;
 mod eras;
 mod front;
+mod guarded;
 mod handshakes;
 pub mod kubelet;
 mod limits;

@@ -28,7 +28,7 @@ async fn a_refused_request_never_reaches_the_backend() {
     let cases: &[Change] = &[
         ("POST", "/weather/mcp", &[("host", "evil.example.com")], PING, 421),
         ("POST", "/weather/mcp", &[("host", "mcp.example.com.")], PING, 421),
-        ("POST", "/weather/mcp", &[("host", "mcp.example.com:80.evil.com")], PING, 421),
+        ("POST", "/weather/mcp", &[("host", "mcp.example.com:80.evil.com")], PING, 400),
         ("POST", "/weather/mcp", &[("host", "")], PING, 400),
         ("POST", "/weather/mcp", &[("origin", "https://evil.example.com")], PING, 403),
         ("POST", "/weather/mcp", &[("origin", "null")], PING, 403),
@@ -49,7 +49,7 @@ async fn a_refused_request_never_reaches_the_backend() {
         ("HEAD", "/weather/mcp", &[("authorization", "")], "", 401),
         ("TRACE", "/weather/mcp", &[("authorization", "")], "", 401),
         ("POST", "/weather", &[("authorization", "")], PING, 401),
-        ("POST", "/weather/nothing", &[("authorization", "")], PING, 401),
+        ("POST", "/weather/nothing", &[("authorization", "")], PING, 404),
         ("POST", "/weather/nothing", &[], PING, 404),
         ("POST", "/mcp", &[], PING, 404),
         ("POST", "//weather/mcp", &[], PING, 404),
@@ -133,22 +133,6 @@ async fn anonymous_is_served_but_a_wrong_key_is_not() {
     request.headers_mut().insert("authorization", HeaderValue::from_static("Bearer wrong"));
     assert_eq!(text(front.ask(request).await).await.0, 401);
     assert_eq!(backend.calls(), 1);
-}
-
-#[tokio::test]
-async fn a_page_can_read_refusals_too() {
-    let front = Front::new(&http_config(9));
-    for (key, expected) in [(true, 503), (false, 401)] {
-        let mut request = front.post(PING);
-        request.headers_mut().insert("origin", HeaderValue::from_static("https://app.example.com"));
-        if !key {
-            request.headers_mut().remove("authorization");
-        }
-        let (status, headers, _) = collect(front.ask(request).await).await;
-        assert_eq!(status, expected);
-        assert_eq!(headers["access-control-allow-origin"], "https://app.example.com");
-        assert!(headers["access-control-expose-headers"].to_str().unwrap().contains("WWW-Authenticate"));
-    }
 }
 
 #[tokio::test]

@@ -1,11 +1,8 @@
-//! Raw sockets: framing, sizes, two Hosts, HTTP/2.
+//! Raw sockets: framing and sizes.
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, StatusCode, Version};
-use http_body_util::{BodyExt as _, Full};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use http::StatusCode;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -37,40 +34,6 @@ fn chunked(pieces: &[&[u8]]) -> Vec<u8> {
     }
     bytes.extend_from_slice(b"0\r\n\r\n");
     bytes
-}
-
-#[tokio::test]
-async fn one_host_is_needed() {
-    let backend = echo().await;
-    let front = Front::new(&http_config(backend.port));
-    let address = front.listen().await;
-    let length = format!("Content-Length: {}\r\n", PING.len());
-    let cases = [
-        ("Host: mcp.example.com\r\n", "200"),
-        ("hOsT: MCP.example.com:8443\r\n", "200"),
-        ("Host: localhost:24080\r\n", "200"),
-        ("Host: [::1]:24080\r\n", "200"),
-        ("Host: mcp.example.com\r\nHost: mcp.example.com\r\n", "400"),
-        ("Host: mcp.example.com\r\nHost: evil.example.com\r\n", "400"),
-        ("", "400"),
-        ("Host:\r\n", "421"),
-        ("Host: evil.example.com\r\n", "421"),
-        ("Host: mcp.example.com.\r\n", "421"),
-        ("Host: mcp.example.com:443, evil.example.com\r\n", "421"),
-    ];
-    for (host, expected) in cases {
-        let request = head(&front, host, &length) + PING;
-        let answer = front.raw(address, request.as_bytes()).await;
-        assert_eq!(answer.split(' ').nth(1), Some(expected), "{host:?}: {answer}");
-    }
-    assert_eq!(backend.calls(), 4);
-    // The absolute form must agree with Host.
-    for (target, expected) in [("http://mcp.example.com", "200"), ("http://evil.example.com", "400")] {
-        let request = head(&front, "Host: mcp.example.com\r\n", &length) + PING;
-        let request = request.replacen("/weather", &format!("{target}/weather"), 1);
-        let answer = front.raw(address, request.as_bytes()).await;
-        assert_eq!(answer.split(' ').nth(1), Some(expected), "{target}: {answer}");
-    }
 }
 
 /// A proxy in Go closes the connection under an answer that begins before the request is sent, and its client gets half.
@@ -199,42 +162,6 @@ async fn wrong_utf8_and_garbage_are_refused_and_the_next_request_is_served() {
     let request = head(&front, "Host: mcp.example.com\r\n", &length) + PING;
     assert!(front.raw(address, request.as_bytes()).await.starts_with("HTTP/1.1 200"));
     assert_eq!(backend.calls(), 1);
-}
-
-#[tokio::test]
-async fn http_2_is_held_to_its_authority() {
-    let backend = echo().await;
-    let front = Front::new(&http_config(backend.port));
-    let address = front.listen().await;
-    let stream = TcpStream::connect(address).await.unwrap();
-    let (mut sender, connection) =
-        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
-    front.run(async move {
-        let _ = connection.await;
-    });
-    let key = front.key.expose().to_owned();
-    for (authority, host, expected) in [
-        ("mcp.example.com", None, 200),
-        ("mcp.example.com", Some("mcp.example.com"), 200),
-        ("evil.example.com", None, 421),
-        ("evil.example.com", Some("mcp.example.com"), 400),
-        ("mcp.example.com", Some("evil.example.com"), 400),
-    ] {
-        let mut request = Request::post(format!("http://{authority}/weather/mcp"))
-            .version(Version::HTTP_2)
-            .header("x-api-key", &key)
-            .header("content-type", "application/json")
-            .body(Full::new(Bytes::from(PING)))
-            .unwrap();
-        if let Some(host) = host {
-            request.headers_mut().insert("host", host.parse().unwrap());
-        }
-        let response = sender.send_request(request).await.unwrap();
-        assert_eq!(response.status(), expected, "{authority} {host:?}");
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        assert!(expected != 200 || body == PING);
-    }
-    assert_eq!(backend.calls(), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -205,11 +205,11 @@ impl ToolServer {
         let arguments = params.arguments.map(RawValue::to_owned);
         let meta = self.meta();
         let calling = async move { called(tool.call(arguments.as_deref()).await, era, &meta) };
-        Ok(match era {
-            // Closing the answer is the modern way to cancel.
-            Era::Modern => calling.boxed(),
+        Ok(match (era, headers) {
+            // Closing the answer is the modern way to cancel; over stdio it is let go where a notification cancels it.
+            (Era::Modern, _) | (Era::Legacy, None) => calling.boxed(),
             // A legacy client that loses its connection did not cancel.
-            Era::Legacy => {
+            (Era::Legacy, Some(_)) => {
                 let running = calls.spawn(calling);
                 let broken = |_| Outcome::error(INTERNAL_ERROR, "The call broke off");
                 async move { running.await.unwrap_or_else(broken) }.boxed()
@@ -255,7 +255,7 @@ fn served() -> Vec<String> {
 }
 
 /// The revision that `initialize` is answered with.
-fn negotiate(asked: Option<&Cow<'_, str>>) -> &'static str {
+pub fn negotiate(asked: Option<&Cow<'_, str>>) -> &'static str {
     let [newest, ..] = LEGACY;
     asked.and_then(|asked| LEGACY.into_iter().find(|known| known == asked)).unwrap_or(newest)
 }

@@ -1,0 +1,40 @@
+//! `mooring-server healthcheck`: asks a server whether it is ready, for container runtimes, because the image has no shell
+//! and no other program. One line to standard output, and an exit code.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::Full;
+
+use crate::cli::Healthcheck;
+use crate::clients::Clients;
+use crate::relay::cause;
+
+/// Longest wait for the answer; runtimes kill the check soon after.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// Asks, and tells.
+pub async fn run(arguments: &Healthcheck) -> anyhow::Result<ExitCode> {
+    let url = arguments.url();
+    let (said, code) = match ask(&url).await {
+        Ok(StatusCode::OK) => ("ready".to_owned(), ExitCode::SUCCESS),
+        Ok(StatusCode::SERVICE_UNAVAILABLE) => ("not ready".to_owned(), ExitCode::FAILURE),
+        Ok(status) => (format!("not ready: {url} answered {status}"), ExitCode::FAILURE),
+        Err(error) => (format!("not reachable: {url}: {error}"), ExitCode::FAILURE),
+    };
+    writeln!(std::io::stdout(), "{said}")?;
+    Ok(code)
+}
+
+async fn ask(url: &str) -> Result<StatusCode, String> {
+    let request = Request::get(url).body(Full::new(Bytes::new())).map_err(|error| error.to_string())?;
+    let client = Clients::default().api()?;
+    match tokio::time::timeout(WAIT, client.request(request)).await {
+        Ok(Ok(response)) => Ok(response.status()),
+        Ok(Err(error)) => Err(cause(&error)),
+        Err(_) => Err(format!("no answer within {} s", WAIT.as_secs())),
+    }
+}

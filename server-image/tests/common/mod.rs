@@ -1,0 +1,64 @@
+//! A running `mooring-server`.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A process whose log is read; killed when dropped.
+pub struct Running {
+    pub child: Child,
+    pub log: BufReader<ChildStderr>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The program, with an empty environment.
+pub fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mooring-server"));
+    command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+impl Running {
+    pub fn start(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap());
+        Self { child, log }
+    }
+
+    /// The next log line with this message; logs are JSON.
+    pub fn line(&mut self, message: &str) -> serde_json::Value {
+        loop {
+            let mut line = String::new();
+            assert!(self.log.read_line(&mut line).unwrap() > 0, "the log ended before {message:?}");
+            let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+            if line["message"].as_str().unwrap().contains(message) {
+                return line;
+            }
+        }
+    }
+
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test waits for a process")]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+/// Waits until `condition` holds.
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let begin = now();
+    while !condition() {
+        assert!(begin.elapsed() < Duration::from_secs(10), "not within 10 s: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,277 @@
+//! `mooring-server` outside of Kubernetes: one file, flags and variables.
+
+#[cfg(test)]
+mod common;
+#[cfg(test)]
+#[path = "common/http.rs"]
+mod http;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::{Path, PathBuf};
+    use std::process::{Command, Output, Stdio};
+
+    use serde_json::Value;
+
+    use super::common::{Running, eventually, program};
+    use super::http::{get, send};
+
+    const KEY: &str = "0b6f4d5e-8f0e-4f43-9e58-1b6a3f4c2d10";
+    const OTHER: &str = "f2ad3f2c-1b1e-4a53-9d7c-0c7c3a3b8e11";
+
+    /// A folder with a configuration.
+    struct Folder(tempfile::TempDir);
+
+    impl Folder {
+        fn new(config: &str) -> Self {
+            let folder = Self(tempfile::tempdir().unwrap());
+            folder.write("weather.yaml", config);
+            folder
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.0.path().join(name)
+        }
+
+        /// Replaces a file as editors do.
+        fn write(&self, name: &str, text: &str) {
+            std::fs::write(self.path(".new"), text).unwrap();
+            std::fs::rename(self.path(".new"), self.path(name)).unwrap();
+        }
+
+        fn serve(&self, flags: &[&str]) -> Command {
+            let mut command = program();
+            command.args(["serve", "--log-format", "json", "--config"]).arg(self.path("weather.yaml"));
+            command.args(["--transport", "http", "--port", "0"]).args(flags);
+            command
+        }
+    }
+
+    const CONFIG: &str = "
+server: {name: weather}
+source: {tools: [{name: here, http: {url: 'http://127.0.0.1:9/'}}]}
+";
+
+    /// What a command that must not serve says.
+    fn refused(mut command: Command) -> String {
+        let Output { status, stderr, .. } = command.output().unwrap();
+        let said = String::from_utf8(stderr).unwrap();
+        assert_eq!(status.code(), Some(1), "{said}");
+        said
+    }
+
+    fn listening(mut command: Command) -> (Running, String) {
+        command.stdout(Stdio::null());
+        let mut running = Running::start(command);
+        let address = running.line("listening")["public"].as_str().unwrap().to_owned();
+        (running, address)
+    }
+
+    /// The status of a `ping` under a Host, with a key and more header lines.
+    fn ping(address: &str, host: &str, key: &str, more: &str) -> u16 {
+        let body = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        let request = format!(
+            "POST /mcp HTTP/1.1\r\nHost: {host}\r\nx-api-key: {key}\r\nContent-Type: application/json\r\n{more}\
+             Accept: application/json\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        send(address, &request).split(' ').nth(1).unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn a_file_and_a_key_are_enough() {
+        let folder = Folder::new(CONFIG);
+        let mut command = folder.serve(&["--allowed-host", "mcp.example.com:*"]);
+        command
+            .env("MOORING_API_KEY", KEY)
+            .env("MOORING_ALLOWED_ORIGINS", "https://a.example.com,https://b.example.com");
+        let (mut running, address) = listening(command);
+        let enforcing = running.line("enforcing");
+        assert_eq!(enforcing["hosts"], "127.0.0.1:* [::1]:* localhost:* mcp.example.com:*");
+        assert_eq!(enforcing["origins"], "https://a.example.com https://b.example.com");
+        assert_eq!((&enforcing["keys"], &enforcing["auth"]), (&1.into(), &"key".into()));
+        assert!(address.starts_with("127.0.0.1:"), "{address}");
+        for host in ["localhost", "127.0.0.1:8080", "[::1]:1", "mcp.example.com:443"] {
+            assert_eq!(ping(&address, host, KEY, ""), 200, "{host}");
+        }
+        assert_eq!(ping(&address, "evil.example.com", KEY, ""), 421);
+        assert_eq!(ping(&address, "localhost", OTHER, ""), 401);
+        assert_eq!(ping(&address, "localhost", KEY, "Origin: https://b.example.com\r\n"), 200);
+        assert_eq!(ping(&address, "localhost", KEY, "Origin: https://c.example.com\r\n"), 403);
+        running.signal("TERM");
+        running.line("stopped");
+        assert!(running.child.wait().unwrap().success());
+    }
+
+    #[test]
+    fn changes_take_effect_while_it_runs() {
+        let folder = Folder::new(CONFIG);
+        let keys = folder.path("keys");
+        std::fs::create_dir(&keys).unwrap();
+        std::fs::write(keys.join("laptop"), format!("{KEY}\n")).unwrap();
+        let (mut running, address) = listening(folder.serve(&["--keys", keys.to_str().unwrap()]));
+        assert_eq!(ping(&address, "new.example.com", KEY, ""), 421);
+        folder.write("weather.yaml", &format!("{CONFIG}security: {{hosts: [new.example.com]}}\n"));
+        eventually("the new host", || ping(&address, "new.example.com", KEY, "") == 200);
+        // What is wrong is told, and what was right stays.
+        folder.write("weather.yaml", &format!("{CONFIG}security: {{host: [new.example.com]}}\n"));
+        assert!(running.line("refused")["error"].as_str().unwrap().contains("host"));
+        assert_eq!(ping(&address, "new.example.com", KEY, ""), 200);
+        // A key more, and the first one less.
+        std::fs::write(keys.join("ci"), OTHER).unwrap();
+        eventually("the new key", || ping(&address, "localhost", OTHER, "") == 200);
+        std::fs::remove_file(keys.join("laptop")).unwrap();
+        eventually("the old key gone", || ping(&address, "localhost", KEY, "") == 401);
+    }
+
+    #[test]
+    fn one_file_may_hold_the_key() {
+        let folder = Folder::new(CONFIG);
+        folder.write("key", KEY);
+        let (_running, address) = listening(folder.serve(&["--keys", folder.path("key").to_str().unwrap()]));
+        assert_eq!(ping(&address, "localhost", KEY, ""), 200);
+        folder.write("key", OTHER);
+        eventually("the key replaced", || ping(&address, "localhost", OTHER, "") == 200);
+        assert_eq!(ping(&address, "localhost", KEY, ""), 401);
+    }
+
+    #[test]
+    fn what_would_serve_nobody_does_not_start() {
+        let folder = Folder::new(CONFIG);
+        let said = refused(folder.serve(&[]));
+        for way in ["MOORING_API_KEY", "--keys", "anonymous: true"] {
+            assert!(said.contains(way), "{said}");
+        }
+        let mut weak = folder.serve(&[]);
+        weak.env("MOORING_API_KEY", "hunter2");
+        let said = refused(weak);
+        assert!(said.contains("shorter than 32") && !said.contains("hunter2"), "{said}");
+
+        let public = ["--host", "0.0.0.0", "--allowed-origin", "https://app.example.com"];
+        let said = refused(folder.serve(&public));
+        assert!(said.contains("security.hosts") && said.contains("--allowed-host"), "{said}");
+
+        let said = refused(folder.serve(&["--allowed-origin", "app.example.com"]));
+        assert!(said.contains("\"app.example.com\" is no origin"), "{said}");
+
+        folder.write("weather.yaml", "server: {name: a}\nsource: {http: {port: 1}}");
+        let said = refused(folder.serve(&[]));
+        assert!(said.contains("source.http: missing field `path`"), "{said}");
+        std::fs::remove_file(folder.path("weather.yaml")).unwrap();
+        let said = refused(folder.serve(&[]));
+        assert!(said.contains("weather.yaml is missing"), "{said}");
+    }
+
+    #[test]
+    fn a_public_address_serves_the_names_that_are_listed() {
+        let folder = Folder::new(&format!("{CONFIG}security: {{anonymous: true, origins: [\"*\"]}}"));
+        let (mut running, address) =
+            listening(folder.serve(&["--host", "0.0.0.0", "--allowed-host", "mcp.internal:*"]));
+        assert_eq!(running.line("this server is open: ")["level"], "WARN");
+        assert_eq!(running.line("this server is open to pages")["level"], "WARN");
+        let address = address.replace("0.0.0.0", "127.0.0.1");
+        let call = |host: &str| {
+            let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nOrigin: null\r\nConnection: close\r\n\r\n");
+            send(&address, &request)
+        };
+        assert!(call("mcp.internal").starts_with("HTTP/1.1 200") && call("mcp.internal").contains("allow-origin: *"));
+        assert!(call("localhost").starts_with("HTTP/1.1 421"));
+    }
+
+    #[test]
+    fn running_calls_get_their_time() {
+        let api = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = api.local_addr().unwrap().port();
+        let tool = format!("{{name: slow, http: {{url: 'http://127.0.0.1:{port}/'}}}}");
+        let folder =
+            Folder::new(&format!("server: {{name: a}}\nsource: {{tools: [{tool}]}}\nsecurity: {{anonymous: true}}"));
+        let (mut running, address) = listening(folder.serve(&["--shutdown-timeout", "20"]));
+        let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}"#;
+        let request = format!(
+            "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let answer = std::thread::scope(|scope| {
+            let answer = scope.spawn(|| send(&address, &request));
+            let (mut call, _) = api.accept().unwrap();
+            running.signal("TERM");
+            running.line("waiting for running calls");
+            std::io::Write::write_all(&mut call, b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ndone").unwrap();
+            answer.join().unwrap()
+        });
+        assert!(answer.contains("done"), "{answer}");
+        running.line("stopped");
+    }
+
+    #[test]
+    fn a_healthcheck_tells_by_its_exit_code() {
+        let check = |url: &str| {
+            let mut command = program();
+            let output = command.args(["healthcheck", "--url", url]).stdout(Stdio::piped()).output().unwrap();
+            (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+        };
+        // A backend that does not answer.
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = silent.local_addr().unwrap().port();
+        let folder = Folder::new(&format!(
+            "server: {{name: a}}\nsource: {{http: {{port: {port}, path: /mcp}}}}\nsecurity: {{anonymous: true}}"
+        ));
+        let (running, address) = listening(folder.serve(&[]));
+        let url = format!("http://{address}/health/ready");
+        assert_eq!(check(&url), (1, "not ready\n".into()));
+        drop(running);
+        let (code, said) = check(&url);
+        assert!(code == 1 && said.starts_with("not reachable: http://127.0.0.1:"), "{said}");
+        assert_eq!(check("no url").0, 1);
+    }
+
+    /// The compose file as it is written, but for the place of the program and of the mounted folder.
+    #[test]
+    fn the_compose_file_serves_and_is_healthy() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/compose");
+        let text = std::fs::read_to_string(folder.join("compose.yaml")).unwrap();
+        let compose: Value = serde_saphyr::from_str(&text).unwrap();
+        let service = &compose["services"]["weather"];
+        let words = |value: &Value| -> Vec<String> { serde_json::from_value(value.clone()).unwrap() };
+        let mounts: Vec<_> = words(&service["volumes"])
+            .iter()
+            .map(|volume| {
+                let parts: Vec<_> = volume.split(':').collect();
+                (parts[1].to_owned(), folder.join(parts[0]).display().to_string())
+            })
+            .collect();
+        let environment: BTreeMap<String, String> = serde_json::from_value(service["environment"].clone()).unwrap();
+        let variables = |command: &mut Command, port: &str| {
+            for (name, value) in &environment {
+                command.env(name, if value.starts_with("${MOORING_API_KEY:?") { KEY } else { value });
+            }
+            command.env("MOORING_PORT", port).env("MOORING_LOG_FORMAT", "json");
+        };
+        let mut serve = program();
+        serve.args(words(&service["command"]).into_iter().map(|word| {
+            mounts.iter().fold(word, |word, (inside, outside)| word.replacen(inside.as_str(), outside, 1))
+        }));
+        variables(&mut serve, "0");
+        let (_running, address) = listening(serve);
+        let port = address.rsplit(':').next().unwrap();
+        assert_eq!(ping(&format!("127.0.0.1:{port}"), &format!("localhost:{port}"), KEY, ""), 200);
+
+        let check = &service["healthcheck"];
+        let asks = words(&check["test"]);
+        assert_eq!(asks[..2], ["CMD", "/mooring-server"]); // as the Containerfile has it
+        assert_eq!(
+            (&check["interval"], &check["timeout"], &check["retries"]),
+            (&"30s".into(), &"10s".into(), &3.into())
+        );
+        let healthy = || {
+            let mut command = program();
+            command.args(&asks[2..]);
+            variables(&mut command, port);
+            command.status().unwrap().success()
+        };
+        eventually("healthy", healthy);
+        assert!(get(&format!("127.0.0.1:{port}"), "/health").starts_with("HTTP/1.1 200"));
+    }
+}
