@@ -11,6 +11,9 @@ async fn main() -> anyhow::Result<()> {
         println!("ready after {:.1} s, pid 1 is {}", local.ready_after().as_secs_f32(), local.pids().1);
     }
     println!("export KUBECONFIG={}", cluster.kubeconfig().display());
+    if node {
+        println!("export MOORING_TEST_INGRESS={}", cluster.forward("traefik").await?);
+    }
     println!("{}", cluster.kubectl(["get", "nodes,pods", "-A", "-o", "wide"]).await?);
     tokio::signal::ctrl_c().await?;
     cluster.stop().await

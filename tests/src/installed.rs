@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::Api;
-use kube::api::DynamicObject;
+use kube::api::{DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
 
 use crate::product::{self, Products};
@@ -15,6 +15,8 @@ use crate::{Cluster, progress};
 
 /// The namespace of the operator.
 pub const NAMESPACE: &str = "mooring-system";
+/// The definition that the chart brings.
+pub const DEFINITION: &str = "mcpservers.mooring.dev";
 
 /// Installs the chart with the images of this workspace and waits until the operator is available.
 pub async fn install(cluster: &Cluster, products: &Products, values: &[&str]) -> Result<()> {
@@ -30,32 +32,72 @@ pub async fn install(cluster: &Cluster, products: &Products, values: &[&str]) ->
     ]
     .map(str::to_owned)
     .to_vec();
-    let (repository, tag) = split(products.operator.name);
-    let (door_repository, door_tag) = split(products.front_door.name);
-    let images = [
+    for value in image_values(cluster, products).into_iter().chain(values.iter().map(|value| (*value).to_owned())) {
+        arguments.extend(["--set".to_owned(), value]);
+    }
+    cluster.namespace(NAMESPACE, &[]).await?;
+    cluster.helm(arguments).await?;
+    cluster.mark(&["customresourcedefinition", DEFINITION]).await?;
+    let client = cluster.client().await?;
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), NAMESPACE);
+    let pods: Api<Pod> = Api::namespaced(client, NAMESPACE);
+    let available = until("the operator to be available", Duration::from_secs(90), || async {
+        if let Some(missing) = missing_image(&pods).await? {
+            return Ok(Err(anyhow!(missing)));
+        }
+        let status = deployments.get("mooring").await?.status.context("no status yet")?;
+        ensure!(status.available_replicas.is_some_and(|count| count > 0), "no available replica");
+        Ok(Ok(()))
+    });
+    available.await.and_then(|available| available)
+}
+
+/// The images of this workspace as values of the chart.
+pub fn image_values(cluster: &Cluster, products: &Products) -> [String; 4] {
+    let (operator, door) = (cluster.with_images(products.operator.name), cluster.with_images(products.front_door.name));
+    let ((repository, tag), (door_repository, door_tag)) = (split(&operator), split(&door));
+    [
         format!("image.repository={repository}"),
         format!("image.tag={tag}"),
         format!("frontDoor.image.repository={door_repository}"),
         format!("frontDoor.image.tag={door_tag}"),
-    ];
-    for value in images.into_iter().chain(values.iter().map(|value| (*value).to_owned())) {
-        arguments.extend(["--set".to_owned(), value]);
+    ]
+}
+
+/// What a node says that cannot get an image, with what to do about it.
+async fn missing_image(pods: &Api<Pod>) -> Result<Option<String>> {
+    let pods = pods.list(&ListParams::default()).await?;
+    let statuses = pods.iter().filter_map(|pod| pod.status.as_ref()?.container_statuses.as_ref()).flatten();
+    let mut waiting = statuses.filter_map(|status| Some((&status.image, status.state.as_ref()?.waiting.as_ref()?)));
+    let gone = ["ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"];
+    let found = waiting.find(|(_, waiting)| waiting.reason.as_deref().is_some_and(|reason| gone.contains(&reason)));
+    Ok(found.map(|(image, waiting)| {
+        let said = waiting.message.as_deref().unwrap_or("no reason given");
+        format!(
+            "the cluster's nodes cannot get the image {image} ({said}): load it into them, or push it to a registry and name that; \
+             tests/README.md says how"
+        )
+    }))
+}
+
+/// Applies `mcpserver.yaml` and `examples/` with kubectl, as the README says. Returns what kubectl said.
+pub async fn apply_examples(cluster: &Cluster, namespace: &str) -> Result<String> {
+    let mut files = vec![product::workspace().join("mcpserver.yaml")];
+    for entry in std::fs::read_dir(product::workspace().join("examples"))? {
+        files.push(entry?.path());
     }
-    cluster.helm(arguments).await?;
-    let deployments: Api<Deployment> = Api::namespaced(cluster.client().await?, NAMESPACE);
-    until("the operator to be available", Duration::from_secs(90), || async {
-        let status = deployments.get("mooring").await?.status.context("no status yet")?;
-        ensure!(status.available_replicas.is_some_and(|count| count > 0), "no available replica");
-        Ok(())
-    })
-    .await
+    files.sort();
+    let mut said = String::new();
+    for file in files {
+        let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        said += &cluster.apply_text(namespace, &cluster.with_images(&text)).await?;
+    }
+    Ok(said)
 }
 
 /// Makes a namespace in which the *restricted* Pod Security profile is enforced.
 pub async fn restricted_namespace(cluster: &Cluster, name: &str) -> Result<()> {
-    cluster.kubectl(["create", "namespace", name]).await?;
-    cluster.kubectl(["label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted"]).await?;
-    Ok(())
+    cluster.namespace(name, &[("pod-security.kubernetes.io/enforce", "restricted")]).await
 }
 
 /// The McpServers of a namespace.

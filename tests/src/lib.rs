@@ -12,6 +12,7 @@ pub mod fault_proxy;
 pub mod front_door_process;
 pub mod images;
 pub mod installed;
+pub mod left_out;
 pub mod mcp;
 pub mod operator_process;
 pub mod parts;

@@ -10,8 +10,9 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, ListParams, PostParams};
 use mooring_tests::cluster::{Signal, client};
+use mooring_tests::installed::DEFINITION;
 use mooring_tests::wait::until;
-use mooring_tests::{Cluster, Level, Options};
+use mooring_tests::{Cluster, Level, Options, product};
 use serde_json::{Value, json};
 
 fn object<T: serde::de::DeserializeOwned>(value: Value) -> T {
@@ -148,12 +149,35 @@ async fn what_a_killed_guard_leaves_is_cleared_by_the_next_start() -> Result<()>
     next.stop().await
 }
 
+/// The names of everything that is not in a namespace.
+async fn top_level(cluster: &Cluster) -> Result<String> {
+    let kinds = cluster.kubectl(["api-resources", "--namespaced=false", "--verbs=list", "-o", "name"]).await?;
+    let kinds: Vec<&str> = kinds.lines().collect();
+    cluster.kubectl(["get", &kinds.join(","), "-o", "name"]).await
+}
+
 #[tokio::test]
-async fn a_cluster_of_somebody_else_is_used_and_left_alone() -> Result<()> {
+async fn a_cluster_of_somebody_else_is_used_and_left_as_it_was() -> Result<()> {
     let theirs = Cluster::local(Level::ControlPlane, Options::default()).await?;
-    let used = Cluster::external(theirs.kubeconfig()).await?;
-    let applied = used.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ours"}})).await?;
-    assert_eq!(applied.trim(), "namespace/ours created");
+    let before = top_level(&theirs).await?;
+    let used = Cluster::external(theirs.kubeconfig(), Some("registry.example.com/team/".to_owned())).await?;
+    assert_eq!(used.with_images("image: localhost/mooring:dev"), "image: registry.example.com/team/mooring:dev");
+
+    // What is made there is taken away, and nothing else.
+    used.namespace("ours", &[]).await?;
+    used.namespace("ours", &[]).await.context("a second time")?;
+    let refusal = used.namespace("default", &[]).await.expect_err("it is not ours");
+    assert!(refusal.to_string().contains("somebody else's"), "{refusal}");
+    let chart = product::workspace().join("charts/mooring").display().to_string();
+    used.helm(["install", "mooring", &chart, "--namespace", "ours"]).await?;
+    let refusal = Cluster::external(theirs.kubeconfig(), None).await.err().context("it has Mooring")?;
+    assert!(refusal.to_string().contains("has Mooring already"), "{refusal}");
+    used.mark(&["customresourcedefinition", DEFINITION]).await?;
+    Cluster::external(theirs.kubeconfig(), None).await.context("what we have marked is no obstacle")?;
+    assert_ne!(top_level(&theirs).await?, before);
+    used.clear().await?;
+    assert_eq!(top_level(&theirs).await?, before);
+
     let refusal = used.import_image(Path::new("image.tar")).await.expect_err("no way into somebody else's node");
     assert!(refusal.to_string().contains("MOORING_TEST_KUBECONFIG"), "{refusal}");
     used.stop().await?;

@@ -57,7 +57,7 @@ async fn every_client_is_answered(cluster: &Cluster) -> Result<()> {
         assert!(report.tools.contains(&"get-sum".to_owned()), "{:?}", report.tools);
     }
     // A Service is reached too, through either handle.
-    let used = Cluster::external(cluster.kubeconfig()).await?;
+    let used = Cluster::external(cluster.kubeconfig(), None).await?;
     for handle in [cluster, &used] {
         let address = handle.forward("default/everything:80").await?;
         let report = Client::TypeScript.run(&Session::new(format!("http://{address}/mcp"))).await?;

@@ -2,16 +2,16 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use k8s_openapi::api::networking::v1::IngressClass;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt as _};
 use mooring_tests::clients::{Client, Session};
 use mooring_tests::product::{self, Products};
 use mooring_tests::{Cluster, Level, Options, installed, parts, progress};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
 const NAMESPACE: &str = "demo";
@@ -56,28 +56,47 @@ const TOUR: [Stop; 4] = [
     },
 ];
 
-pub fn run(once: bool, kubeconfig: Option<&Path>) -> Result<()> {
+/// Where the demo runs.
+pub enum Where<'a> {
+    /// In a cluster that it brings up and ends.
+    Here,
+    /// In one that is there already, whose nodes get our images from `images`.
+    There { kubeconfig: &'a Path, images: Option<String> },
+}
+
+pub fn run(once: bool, place: &Where<'_>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
-        // Dropping the tour drops the cluster, which ends with its handle.
-        tokio::select! {
-            outcome = tour(once, kubeconfig) => return outcome,
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+        let stopped = async {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            progress::say("Stopping everything that was started");
+            Ok(())
+        };
+        // Dropping the tour drops the cluster: one of our own ends with its handle.
+        let outcome = tokio::select! {
+            outcome = tour(once, place) => outcome,
+            outcome = stopped => outcome,
+        };
+        if let Where::There { kubeconfig, .. } = place {
+            progress::say("Taking everything out of the cluster again");
+            let left = async { Cluster::external(kubeconfig, None).await?.clear().await };
+            return left.await.and(outcome);
         }
-        progress::say("Stopping everything that was started");
-        Ok(())
+        outcome
     })
 }
 
-async fn tour(once: bool, kubeconfig: Option<&Path>) -> Result<()> {
+async fn tour(once: bool, place: &Where<'_>) -> Result<()> {
     println!("1. What it takes");
     let products = tokio::task::spawn_blocking(product::build).await??;
-    let cluster = match kubeconfig {
-        Some(path) => Cluster::external(path).await?,
-        None => local(&products).await?,
+    let cluster = match place {
+        Where::Here => local(&products).await?,
+        Where::There { kubeconfig, images } => there(kubeconfig, images.clone()).await?,
     };
 
     println!("\n2. Mooring, from its Helm chart");
@@ -86,35 +105,59 @@ async fn tour(once: bool, kubeconfig: Option<&Path>) -> Result<()> {
 
     println!("\n3. kubectl apply");
     installed::restricted_namespace(&cluster, NAMESPACE).await?;
-    let workspace = product::workspace();
-    for file in ["mcpserver.yaml", "examples/"] {
-        let applied =
-            cluster.kubectl(["apply", "-n", NAMESPACE, "-f", &workspace.join(file).display().to_string()]).await?;
-        applied.lines().for_each(progress::say);
+    installed::apply_examples(&cluster, NAMESPACE).await?.lines().for_each(progress::say);
+    let ingress = has_default_ingress_class(&cluster).await?;
+    if !ingress {
+        progress::say("No IngressClass is this cluster's default: the examples go without their Ingress");
+        for stop in &TOUR {
+            let without = r#"{"spec": {"ingress": null}}"#;
+            let patch = ["patch", "mcpserver", stop.server, "-n", NAMESPACE, "--type=merge", "--patch", without];
+            cluster.kubectl(patch).await?;
+        }
     }
     installed::await_servers(&cluster, NAMESPACE, &TOUR.map(|stop| stop.server)).await?;
 
     println!("\n4. A client (the Python SDK) uses each");
-    let mut ways = Vec::new();
+    let mut weather = None;
     for stop in &TOUR {
-        ways.push(show(&cluster, stop).await?);
+        let address = show(&cluster, stop).await?;
+        weather = weather.or_else(|| (stop.server == "weather").then_some(address));
     }
     println!("\n5. kubectl get mcpservers\n");
     println!("{}", cluster.kubectl(["get", "mcpservers", "-n", NAMESPACE]).await?);
     println!("{}", cluster.kubectl(["get", "pods", "-n", NAMESPACE]).await?);
     if once {
-        cluster.stop().await?;
-        return Ok(());
+        return cluster.stop().await;
     }
-    println!("The cluster stays until Ctrl-C. From another terminal:\n");
+    println!("It stays until Ctrl-C. From another terminal:\n");
     println!("  export KUBECONFIG={}", cluster.kubeconfig().display());
-    println!("  {} get mcpservers -n {NAMESPACE}", parts::kubectl()?.display());
+    println!("  alias kubectl={}", parts::kubectl()?.display());
+    println!("  kubectl get mcpservers -n {NAMESPACE}");
+    let path = "'{{.data.key | base64decode}}'";
+    println!("  KEY=$(kubectl get secret weather.key.laptop -n {NAMESPACE} -o go-template={path})");
     println!(
-        "  curl -H 'Host: weather.example.com' -H \"Authorization: Bearer $KEY\" http://{}/mcp",
-        ways.get(1).map_or("", |way| &way.authority)
+        "  curl http://{}/mcp -H 'Host: weather.example.com' -H \"Authorization: Bearer $KEY\" \\",
+        weather.context("an address")?
     );
+    println!("    --json '{{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"tools/list\"}}'");
     std::future::pending::<()>().await;
     Ok(())
+}
+
+/// A cluster that is there already, without what a demo before this one left that was killed.
+async fn there(kubeconfig: &Path, images: Option<String>) -> Result<Cluster> {
+    let cluster = Cluster::external(kubeconfig, images).await?;
+    cluster.clear().await?;
+    progress::say(format!("Using the cluster of {}", kubeconfig.display()));
+    Ok(cluster)
+}
+
+async fn has_default_ingress_class(cluster: &Cluster) -> Result<bool> {
+    let classes: Api<IngressClass> = Api::all(cluster.client().await?);
+    let is_default = |class: &IngressClass| {
+        class.annotations().get("ingressclass.kubernetes.io/is-default-class").is_some_and(|value| value == "true")
+    };
+    Ok(classes.list(&ListParams::default()).await?.iter().any(is_default))
 }
 
 async fn local(products: &Products) -> Result<Cluster> {
@@ -127,20 +170,20 @@ async fn local(products: &Products) -> Result<Cluster> {
     Ok(cluster)
 }
 
-/// How a server is reached from this machine.
-struct Way {
-    authority: String,
-    /// A port-forward ends with this.
-    _forward: Option<Child>,
-}
-
-async fn show(cluster: &Cluster, stop: &Stop) -> Result<Way> {
+/// Shows one server in use, and returns where it is reached from this machine.
+async fn show(cluster: &Cluster, stop: &Stop) -> Result<SocketAddr> {
     let public = installed::ready(cluster, NAMESPACE, stop.server, Duration::from_secs(5)).await?;
     let key = installed::key(cluster, NAMESPACE, stop.server, stop.key).await?;
     let public: http::Uri = public.parse()?;
     let host = public.host().context("the URL has no host")?;
-    let (address, forward) = reach(cluster, stop.server, host.ends_with(".example.com")).await?;
-    let name = if forward.is_none() && host.ends_with(".example.com") { host } else { "127.0.0.1" };
+    // Through the ingress controller of our own cluster where the server has a host, else to its Service.
+    let by_ingress = matches!(cluster, Cluster::Local(_)) && host.ends_with(".example.com");
+    let (name, target) = if by_ingress {
+        (host, "traefik".to_owned())
+    } else {
+        ("127.0.0.1", format!("{NAMESPACE}/{}:80", stop.server))
+    };
+    let address = cluster.forward(&target).await?;
     let url = format!("http://{name}:{}{}", address.port(), public.path());
     let session = Session::new(url).resolve_to(address.ip()).key(&key).call(stop.tool, (stop.arguments)());
     let report =
@@ -150,40 +193,5 @@ async fn show(cluster: &Cluster, stop: &Stop) -> Result<Way> {
     println!("    key    {key}");
     println!("    tools  {}", report.tools.join(", "));
     println!("    {} -> {}", stop.tool, report.text.join(" "));
-    Ok(Way { authority: address.to_string(), _forward: forward })
-}
-
-/// A local port that leads to the server: through the ingress controller where this is our cluster and the server has
-/// a host, else to its Service.
-async fn reach(cluster: &Cluster, server: &str, by_ingress: bool) -> Result<(SocketAddr, Option<Child>)> {
-    if let Cluster::Local(_) = cluster {
-        if by_ingress {
-            return Ok((cluster.forward("traefik").await?, None));
-        }
-        let address = cluster
-            .kubectl([
-                "get",
-                "service",
-                server,
-                "-n",
-                NAMESPACE,
-                "-o",
-                "jsonpath={.spec.clusterIP}:{.spec.ports[0].port}",
-            ])
-            .await?;
-        return Ok((cluster.forward(&address).await?, None));
-    }
-    let mut forward = Command::new(tokio::task::spawn_blocking(parts::kubectl).await??)
-        .env("KUBECONFIG", cluster.kubeconfig())
-        .args(["port-forward", "-n", NAMESPACE, &format!("service/{server}"), ":80"])
-        .stdout(Stdio::piped())
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-        .context("kubectl port-forward")?;
-    let output = forward.stdout.take().context("kubectl port-forward has no output")?;
-    let line = BufReader::new(output).lines().next_line().await?.context("kubectl port-forward said nothing")?;
-    // "Forwarding from 127.0.0.1:12345 -> 24080"
-    let address = line.split_whitespace().nth(2).and_then(|word| word.parse().ok());
-    Ok((address.with_context(|| format!("kubectl port-forward said: {line}"))?, Some(forward)))
+    Ok(address)
 }

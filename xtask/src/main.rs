@@ -27,9 +27,12 @@ enum Command {
         /// Exits after the tour instead of waiting for Ctrl-C
         #[arg(long)]
         once: bool,
-        /// Uses the cluster of this kubeconfig, which must have the images, instead of a local one
+        /// Uses the cluster of this kubeconfig instead of a local one, and leaves it as it was
         #[arg(long, value_name = "FILE")]
         kubeconfig: Option<PathBuf>,
+        /// Where that cluster gets the images from, such as registry.example.com/team, when they are not loaded into its nodes
+        #[arg(long, value_name = "PREFIX", requires = "kubeconfig")]
+        images: Option<String>,
     },
     /// Runs the tests: all, or the suites that are named
     Test {
@@ -50,7 +53,11 @@ enum Command {
     /// Rewrites the generated files: CRD, chart copy, docs
     Generate,
     /// Writes the images of operator and front door as archives that containerd, podman and docker load
-    Image,
+    Image {
+        /// Those of the servers behind the examples, too, which demo and tests need
+        #[arg(long)]
+        all: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -66,10 +73,13 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<()> {
     match command {
-        Command::Demo { once, kubeconfig } => demo::run(once, kubeconfig.as_deref()),
+        Command::Demo { once, kubeconfig: None, .. } => demo::run(once, &demo::Where::Here),
+        Command::Demo { once, kubeconfig: Some(file), images } => {
+            demo::run(once, &demo::Where::There { kubeconfig: &file, images })
+        }
         Command::Test { fast, suites } => suite::run(fast, &suites),
         Command::Bench { name, json } => bench::run(name, json.as_deref()),
         Command::Generate => generate::run(),
-        Command::Image => image::run(),
+        Command::Image { all } => image::run(all),
     }
 }

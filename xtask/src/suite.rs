@@ -1,10 +1,12 @@
 //! `cargo xtask test`: the suites, in an order in which the quickest answer comes first.
 
-use std::time::Instant;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::fuzz;
 use anyhow::{Result, bail};
-use mooring_tests::{Level, command, parts, product};
+use mooring_tests::cluster::somebody_elses;
+use mooring_tests::{Cluster, Level, command, left_out, parts, product};
 
 /// A suite of tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -25,10 +27,16 @@ pub enum Suite {
 struct Step {
     what: &'static str,
     arguments: &'static [&'static str],
+    /// Whether it is about the clusters that the harness brings up, so that somebody else's is no use to it.
+    own: bool,
 }
 
 const fn step(what: &'static str, arguments: &'static [&'static str]) -> Step {
-    Step { what, arguments }
+    Step { what, arguments, own: false }
+}
+
+const fn own(what: &'static str, arguments: &'static [&'static str]) -> Step {
+    Step { what, arguments, own: true }
 }
 
 impl Suite {
@@ -69,25 +77,29 @@ impl Suite {
             step("harness unit tests", &["test", "--locked", "-p", "mooring-tests", "--lib"]),
         ];
         const FRONT_DOOR: &[Step] = &[step("front door", &["test", "--locked", "-p", "mooring-server"])];
-        const CONTROL_PLANE: &[Step] = &[step(
-            "control plane",
-            // Its tests mostly wait, so more of them run at once than there are processors.
-            &[
-                "test",
-                "--locked",
-                "-p",
-                "mooring-tests",
-                "--test",
-                "harness_control_plane",
-                "--test",
-                "control_plane",
-                "--",
-                "--test-threads=6",
-            ],
-        )];
+        // Its tests mostly wait, so more of them run at once than there are processors.
+        const CONTROL_PLANE: &[Step] = &[
+            own(
+                "harness, control plane",
+                &[
+                    "test",
+                    "--locked",
+                    "-p",
+                    "mooring-tests",
+                    "--test",
+                    "harness_control_plane",
+                    "--",
+                    "--test-threads=6",
+                ],
+            ),
+            step(
+                "control plane",
+                &["test", "--locked", "-p", "mooring-tests", "--test", "control_plane", "--", "--test-threads=6"],
+            ),
+        ];
         const CHART: &[Step] = &[step("chart", &["test", "--locked", "-p", "mooring-tests", "--test", "chart"])];
         const CLUSTER: &[Step] = &[
-            step("harness, node", &["test", "--locked", "-p", "mooring-tests", "--test", "harness_node"]),
+            own("harness, node", &["test", "--locked", "-p", "mooring-tests", "--test", "harness_node"]),
             step("cluster", &["test", "--locked", "-p", "mooring-tests", "--test", "cluster"]),
         ];
         match self {
@@ -106,39 +118,83 @@ pub fn run(fast: bool, named: &[Suite]) -> Result<()> {
     if fast {
         suites.retain(|suite| suite.level().is_none());
     }
-    if let Some(level) = suites.iter().filter_map(|suite| suite.level()).max()
-        && std::env::var_os("MOORING_TEST_KUBECONFIG").is_none()
-    {
-        parts::prepare(level)?;
+    let there = somebody_elses()?;
+    if let Some(level) = suites.iter().filter_map(|suite| suite.level()).max() {
+        match &there {
+            None => parts::prepare(level)?,
+            Some(kubeconfig) => clear(kubeconfig)?,
+        }
     }
-    let mut table = Vec::new();
-    let mut failed = Vec::new();
+    let mut report = Report::default();
     for suite in suites {
         for step in suite.steps() {
+            if step.own && there.is_some() {
+                report.leave_out(step.what);
+                continue;
+            }
             println!("\n== {}", step.what);
             let start = Instant::now();
             let mut cargo = command::cargo();
+            cargo.env(left_out::FILE, &report.left_out);
             let status = cargo.current_dir(product::workspace()).args(step.arguments).status()?;
-            table.push(format!(
-                "{:<20} {:>6.0} s  {}",
-                step.what,
-                start.elapsed().as_secs_f64(),
-                if status.success() { "passed" } else { "FAILED" }
-            ));
-            if !status.success() {
-                failed.push(step.what);
+            report.ran(step.what, Some(start.elapsed()), status.success());
+            if let (Some(kubeconfig), Some(_)) = (&there, suite.level()) {
+                clear(kubeconfig)?;
             }
         }
         if suite == Suite::FrontDoor {
             for (target, passed) in fuzz::run()? {
-                table.push(format!("{:<29} {}", format!("fuzz {target}"), if passed { "passed" } else { "FAILED" }));
-                failed.extend((!passed).then_some("fuzz"));
+                report.ran(&format!("fuzz {target}"), None, passed);
             }
         }
     }
-    println!("\n{}", table.join("\n"));
-    if failed.is_empty() {
-        return Ok(());
+    report.conclude()
+}
+
+/// Leaves somebody else's cluster as it was.
+fn clear(kubeconfig: &Path) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async { Cluster::external(kubeconfig, None).await?.clear().await })
+}
+
+/// What ran, and what was left out.
+struct Report {
+    table: Vec<String>,
+    failed: Vec<String>,
+    /// The file into which the tests write what they leave out.
+    left_out: PathBuf,
+}
+
+impl Default for Report {
+    fn default() -> Self {
+        let left_out = std::env::temp_dir().join(format!("mooring-left-out-{}", std::process::id()));
+        Self { table: Vec::new(), failed: Vec::new(), left_out }
     }
-    bail!("failed: {}", failed.join(", "))
+}
+
+impl Report {
+    fn ran(&mut self, what: &str, took: Option<Duration>, passed: bool) {
+        let verdict = if passed { "passed" } else { "FAILED" };
+        let took = took.map(|took| format!("{:.0} s", took.as_secs_f64())).unwrap_or_default();
+        self.table.push(format!("{what:<22} {took:>8}  {verdict}"));
+        if !passed {
+            self.failed.push(what.to_owned());
+        }
+    }
+
+    fn leave_out(&mut self, what: &str) {
+        self.table.push(format!("{what:<22} {:>8}  left out: it tests the clusters that the harness brings up", ""));
+    }
+
+    fn conclude(self) -> Result<()> {
+        println!("\n{}", self.table.join("\n"));
+        if let Ok(lines) = std::fs::read_to_string(&self.left_out) {
+            println!("\nOn this cluster these could not run:\n{}", lines.trim_end());
+            std::fs::remove_file(&self.left_out)?;
+        }
+        if self.failed.is_empty() {
+            return Ok(());
+        }
+        bail!("failed: {}", self.failed.join(", "))
+    }
 }

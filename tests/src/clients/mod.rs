@@ -104,6 +104,9 @@ impl Client {
         for name in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
             driver.env_remove(name);
         }
+        if let Some(authority) = session.trusted() {
+            driver.env("SSL_CERT_FILE", authority).env("NODE_EXTRA_CA_CERTS", authority);
+        }
         let printed = command::run_async(driver).await?;
         let mut report: Value =
             serde_json::from_str(printed.trim()).with_context(|| format!("{self:?} printed {printed}"))?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -28,6 +29,9 @@ pub struct Session {
     mode: Mode,
     #[serde(skip_serializing_if = "Option::is_none")]
     call: Option<Call>,
+    /// The certificate of an authority, PEM.
+    #[serde(skip)]
+    trusted: Option<PathBuf>,
 }
 
 /// A call of a tool.
@@ -42,7 +46,7 @@ pub struct Call {
 impl Session {
     /// A session with the server at this URL.
     pub fn new(url: impl Into<String>) -> Self {
-        Self { url: url.into(), address: None, headers: BTreeMap::new(), mode: Mode::Auto, call: None }
+        Self { url: url.into(), address: None, headers: BTreeMap::new(), mode: Mode::Auto, call: None, trusted: None }
     }
 
     /// Leads every host name to this address; the port stays that of the URL.
@@ -78,11 +82,23 @@ impl Session {
         self.mode(Mode::Legacy)
     }
 
+    /// Trusts this authority, a file of PEM, for `https`.
+    #[must_use]
+    pub fn trust(mut self, authority: &Path) -> Self {
+        self.trusted = Some(authority.to_owned());
+        self
+    }
+
     /// Calls a tool after the list.
     #[must_use]
     pub fn call(mut self, tool: &str, arguments: Value) -> Self {
         self.call = Some(Call { name: tool.to_owned(), arguments });
         self
+    }
+
+    /// The authority that it trusts.
+    pub fn trusted(&self) -> Option<&Path> {
+        self.trusted.as_deref()
     }
 
     /// The URL.

@@ -15,16 +15,20 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use serde_json::Value;
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
 use tokio::process::Command;
 
 pub use audit::{AuditEvent, AuditObject, AuditStatus, AuditUser};
-pub use external::External;
+pub use external::{External, somebody_elses};
 pub use guard::Signal;
 pub use local::Local;
 
+use self::external::MARK;
 use crate::{command, parts};
 
 /// How much of a cluster there is.
@@ -68,8 +72,8 @@ pub enum Cluster {
 impl Cluster {
     /// Uses the cluster that `MOORING_TEST_KUBECONFIG` names, else starts one of this level.
     pub async fn start(level: Level, options: Options) -> Result<Self> {
-        match std::env::var_os("MOORING_TEST_KUBECONFIG").filter(|path| !path.is_empty()) {
-            Some(path) => Self::external(Path::new(&path)).await,
+        match somebody_elses()? {
+            Some(path) => Self::external(&path, None).await,
             None => Self::local(level, options).await,
         }
     }
@@ -79,9 +83,11 @@ impl Cluster {
         Ok(Self::Local(Box::new(Local::start(level, options).await?)))
     }
 
-    /// Uses a cluster that is there already.
-    pub async fn external(kubeconfig: &Path) -> Result<Self> {
-        Ok(Self::External(External::connect(kubeconfig).await?))
+    /// Uses a cluster that is there already and has no Mooring. Its nodes get our images from `images`, such as
+    /// `registry.example.com/team`; where that is not given, from what `MOORING_TEST_IMAGES` names, else as `localhost/...`.
+    pub async fn external(kubeconfig: &Path, images: Option<String>) -> Result<Self> {
+        let images = images.or_else(external::images_by_environment);
+        Ok(Self::External(External::connect(kubeconfig, images).await?))
     }
 
     /// The administrator's kubeconfig, for kubectl, Helm and libraries outside the cluster.
@@ -111,11 +117,54 @@ impl Cluster {
         command::run_with_input(kubectl, &serde_json::to_vec(objects)?).await
     }
 
+    /// The same with a text of YAML or JSON whose objects name no namespace.
+    pub async fn apply_text(&self, namespace: &str, text: &str) -> Result<String> {
+        let mut kubectl = kubectl(self.kubeconfig()).await?;
+        kubectl.args(["apply", "--namespace", namespace, "-f", "-"]);
+        command::run_with_input(kubectl, text.as_bytes()).await
+    }
+
     /// Runs the real Helm and returns what it printed.
     pub async fn helm<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Result<String> {
-        let mut helm = Command::new(tokio::task::spawn_blocking(parts::helm).await??);
-        helm.env("KUBECONFIG", self.kubeconfig()).args(arguments);
+        let mut helm = helm(self.kubeconfig()).await?;
+        helm.args(arguments);
         command::run_async(helm).await
+    }
+
+    /// Makes a namespace with these further labels; one that the harness has made already serves as well.
+    pub async fn namespace(&self, name: &str, labels: &[(&str, &str)]) -> Result<()> {
+        let namespaces: Api<Namespace> = Api::all(self.client().await?);
+        if let Some(found) = namespaces.get_metadata_opt(name).await? {
+            ensure!(found.labels().contains_key(MARK), "the namespace {name} is there already, and somebody else's");
+            return Ok(());
+        }
+        let labels: Value = labels.iter().copied().chain([(MARK, "true")]).collect();
+        let namespace = json!({"metadata": {"name": name, "labels": labels}});
+        namespaces.create(&PostParams::default(), &serde_json::from_value(namespace)?).await?;
+        Ok(())
+    }
+
+    /// Marks what kubectl finds by these arguments as made by the harness, so that [`Cluster::clear`] takes it away.
+    pub async fn mark(&self, what: &[&str]) -> Result<()> {
+        let mark = format!("{MARK}=true");
+        let arguments = ["label", "--overwrite"].into_iter().chain(what.iter().copied()).chain([mark.as_str()]);
+        self.kubectl(arguments).await.map(drop)
+    }
+
+    /// Leaves somebody else's cluster as it was: takes away all that the harness has made in it. One of our own just ends.
+    pub async fn clear(&self) -> Result<()> {
+        match self {
+            Self::Local(_) => Ok(()),
+            Self::External(external) => external.clear().await,
+        }
+    }
+
+    /// The text with each name of one of our images as this cluster knows it.
+    pub fn with_images(&self, text: &str) -> String {
+        match self {
+            Self::Local(_) => text.to_owned(),
+            Self::External(external) => external.with_images(text),
+        }
     }
 
     /// Loads an image archive into the node.
@@ -129,6 +178,20 @@ impl Cluster {
         match self {
             Self::Local(local) => local.forward(target).await,
             Self::External(external) => external.forward(target).await,
+        }
+    }
+
+    /// Opens a port on 127.0.0.1 that leads to a port of this pod, around Services and policies, for as long as the cluster lives.
+    pub async fn forward_to_pod(&self, pod: &Pod, port: u16) -> Result<SocketAddr> {
+        match self {
+            Self::Local(local) => {
+                let address = pod.status.as_ref().and_then(|status| status.pod_ip.as_ref());
+                local.forward(&format!("{}:{port}", address.context("the pod has no address")?)).await
+            }
+            Self::External(external) => {
+                let namespace = pod.metadata.namespace.as_deref().context("a pod has a namespace")?;
+                external.port_forward(namespace, &format!("pod/{}", pod.name_any()), port).await
+            }
         }
     }
 
@@ -160,6 +223,12 @@ impl Cluster {
 fn service(target: &str) -> Option<((&str, &str), u16)> {
     let (name, port) = target.rsplit_once(':')?;
     Some((name.split_once('/')?, port.parse().ok()?))
+}
+
+async fn helm(kubeconfig: &Path) -> Result<Command> {
+    let mut helm = Command::new(tokio::task::spawn_blocking(parts::helm).await??);
+    helm.env("KUBECONFIG", kubeconfig);
+    Ok(helm)
 }
 
 async fn kubectl(kubeconfig: &Path) -> Result<Command> {

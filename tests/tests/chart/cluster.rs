@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use mooring_tests::wait::until;
 use mooring_tests::{Cluster, Level, Options, installed, product};
 use serde_json::Value;
@@ -12,39 +12,26 @@ use tokio::sync::Mutex;
 /// The definition belongs to the whole cluster, and the tests may share one: they take turns.
 static TURN: Mutex<()> = Mutex::const_new(());
 
-pub(crate) const DEFINITION: &str = "mcpservers.mooring.dev";
+pub(crate) use mooring_tests::installed::DEFINITION;
 
 /// Runs a test on a cluster without Mooring, and leaves none there.
 pub(crate) async fn on_a_cluster(audit: bool, test: impl AsyncFnOnce(&Cluster) -> Result<()>) -> Result<()> {
     let _turn = TURN.lock().await;
     let cluster = Cluster::start(Level::ControlPlane, Options { audit, ..Options::default() }).await?;
-    if cluster.kubectl(["get", "crd", DEFINITION]).await.is_ok() {
-        bail!("this cluster has Mooring already; the chart's tests install and remove it");
-    }
     let outcome = test(&cluster).await;
-    if matches!(cluster, Cluster::External(_)) {
-        clean(&cluster).await?;
+    // The tests put the definition there in several ways, and some take it away.
+    if cluster.kubectl(["get", "customresourcedefinition", DEFINITION]).await.is_ok() {
+        cluster.mark(&["customresourcedefinition", DEFINITION]).await?;
     }
+    cluster.clear().await?;
     cluster.stop().await?;
     outcome
-}
-
-/// Removes what the tests make.
-async fn clean(cluster: &Cluster) -> Result<()> {
-    for (release, namespace) in [("mooring", "mooring-system"), ("second", "second-system")] {
-        // Most tests have one release, and some have removed it.
-        let _ = cluster.helm(["uninstall", release, "--namespace", namespace, "--ignore-not-found"]).await;
-    }
-    cluster.kubectl(["delete", "crd", DEFINITION, "--ignore-not-found"]).await?;
-    let namespaces = ["mooring-system", "second-system", "team-a", "team-b", "team-c", "strict"];
-    cluster.kubectl(["delete", "namespace", "--ignore-not-found"].into_iter().chain(namespaces)).await?;
-    Ok(())
 }
 
 /// Makes namespaces.
 pub(crate) async fn namespaces(cluster: &Cluster, names: &[&str]) -> Result<()> {
     for name in names {
-        cluster.kubectl(["create", "namespace", name]).await?;
+        cluster.namespace(name, &[]).await?;
     }
     Ok(())
 }
@@ -55,6 +42,9 @@ pub(crate) async fn helm(cluster: &Cluster, verb: &str, release: &str, more: &[&
     let namespace = format!("{release}-system");
     let mut arguments = vec![verb, release, &chart, "--namespace", &namespace];
     if verb == "install" {
+        if matches!(cluster, Cluster::External(_)) {
+            cluster.namespace(&namespace, &[]).await?;
+        }
         arguments.push("--create-namespace");
     }
     arguments.extend(more);

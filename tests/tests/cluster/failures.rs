@@ -66,7 +66,7 @@ pub(crate) async fn a_command_that_is_not_in_the_image(room: Room) -> Result<()>
 
 /// It runs, but it is no MCP server: the handshake says so, the pod is not ready, and nobody is sent there.
 pub(crate) async fn an_image_that_is_no_mcp_server(room: Room) -> Result<()> {
-    let http = json!({"image": product::WEATHER_API, "port": 8000});
+    let http = json!({"image": room.image(product::WEATHER_API), "port": 8000});
     let spec = json!({"http": http, "hosts": [room.host("broken")], "ingress": {}, "auth": {"keys": [{"name": KEY}]}});
     room.serve("broken", &spec).await?;
     room.told("broken", "Verified", ("False", "HandshakeFailed"), &["404", "http.path"]).await?;

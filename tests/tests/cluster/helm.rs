@@ -72,15 +72,11 @@ async fn install_as(room: &Room, release: &str, values: &[&str]) -> Result<()> {
     let chart = product::workspace().join("charts/mooring").display().to_string();
     let namespace = format!("{release}-system");
     let mut arguments = vec!["install", release, &chart, "--namespace", &namespace, "--create-namespace"];
-    let images = [
-        "image.repository=localhost/mooring",
-        "image.tag=dev",
-        "frontDoor.image.repository=localhost/mooring-server",
-        "frontDoor.image.tag=dev",
-    ];
-    for value in images.iter().chain(values) {
+    let images = installed::image_values(&room.world.cluster, &room.world.products);
+    for value in images.iter().map(String::as_str).chain(values.iter().copied()) {
         arguments.extend(["--set", value]);
     }
+    room.world.cluster.namespace(&namespace, &[]).await?;
     room.world.cluster.helm(arguments).await?;
     operator_rolled_out(room, &namespace, &format!("{release}-mooring")).await
 }
@@ -187,19 +183,24 @@ pub(crate) async fn a_release_goes_and_another_takes_over(room: Room) -> Result<
 
     // Narrowed to this namespace, with no right beyond it.
     uninstall(&room, "second", "second-system").await?;
-    cluster.kubectl(["create", "namespace", "not-served"]).await?;
+    cluster.namespace("not-served", &[]).await?;
     let namespaces = format!("namespaces={{{}}}", room.name);
-    let narrow = ["scope=Namespaced", &namespaces, "crds.enabled=false", "rbac.aggregate=false"];
+    let narrow =
+        ["scope=Namespaced", &namespaces, "crds.enabled=false", "rbac.aggregate=false", "rbac.clusterRead=false"];
     install_as(&room, "narrow", &narrow).await?;
     let account = "system:serviceaccount:narrow-system:narrow-mooring";
     let secrets = |namespace: &'static str| {
         cluster.kubectl(["auth", "can-i", "list", "secrets", "--as", account, "-n", namespace])
     };
     ensure!(secrets("not-served").await.is_err(), "it may read the Secrets of a namespace that it does not serve");
+    let classes = cluster.kubectl(["auth", "can-i", "list", "ingressclasses", "--as", account]).await;
+    ensure!(classes.is_err(), "it may read what belongs to the cluster as a whole");
 
     let elsewhere = Room::of(&room.world, "not-served");
     elsewhere.serve("ignored", &specs::tools(&elsewhere, "ignored")).await?;
     room.serve("served", &specs::tools(&room, "served")).await?;
+    // Whether its class exists it cannot know; its Ingress is served all the same.
+    room.told("served", "Exposed", ("True", "Exposed"), &[]).await?;
     let served = room.entrance("served", KEY).await?;
     ensure!(served.call("health", json!({})).await? == r#"{"status":"alive"}"#, "it serves");
     let minted = room.mint("served", "laptop").await?;

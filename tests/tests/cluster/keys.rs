@@ -97,7 +97,7 @@ pub(crate) async fn a_revoked_key_stops_on_every_pod(room: Room) -> Result<()> {
 }
 
 pub(crate) async fn an_open_stream_ends_with_its_key(room: Room) -> Result<()> {
-    let http = json!({"image": servers::FASTMCP, "port": 8000});
+    let http = json!({"image": room.image(servers::FASTMCP), "port": 8000});
     room.serve("listened", &json!({"http": http, "auth": {"keys": [{"name": KEY}]}})).await?;
     room.ready("listened").await?;
     let declared = room.service("listened", "/mcp", KEY).await?;

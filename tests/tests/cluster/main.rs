@@ -18,6 +18,7 @@ mod room;
 mod runner;
 mod sizes;
 mod specs;
+mod tls;
 mod world;
 
 use std::process::ExitCode;
@@ -27,11 +28,11 @@ use runner::On::{Any, Own};
 use runner::Scenario;
 
 macro_rules! scenarios {
-    ($($company:ident $on:ident $module:ident::$name:ident;)+) => {
+    ($($company:ident $on:ident $(($why:literal))? $module:ident::$name:ident;)+) => {
         &[$(Scenario {
             name: concat!(stringify!($module), "::", stringify!($name)),
             company: $company,
-            on: $on,
+            on: $on$(($why))?,
             run: |room| Box::pin($module::$name(room)),
         },)+]
     };
@@ -47,9 +48,10 @@ const SCENARIOS: &[Scenario] = scenarios! {
     Together Any failures::an_image_that_is_no_mcp_server;
     Together Any failures::a_secret_that_comes_later;
     Together Any path::two_servers_share_a_host;
-    Together Own refusals::what_is_refused_never_reaches_the_backend;
+    Together Own("it knows what Traefik answers, and where it listens for TLS") tls::with_tls_nothing_is_served_in_the_clear;
+    Together Any refusals::what_is_refused_never_reaches_the_backend;
     Together Any pods::a_pod_is_restricted_and_without_rights;
-    Together Own pods::another_pod_reaches_nothing_without_a_key;
+    Together Any pods::another_pod_reaches_nothing_without_a_key;
     Together Any failures::an_image_that_does_not_exist;
     Together Any failures::a_server_that_crashes;
     Together Any failures::a_front_door_without_memory;
@@ -60,15 +62,15 @@ const SCENARIOS: &[Scenario] = scenarios! {
     Together Any changes::a_rollout_of_an_image_loses_no_call;
     Together Any changes::what_is_deleted_leaves_nothing;
     Alone Any sizes::a_new_server_answers_within_seconds;
-    Alone Own sizes::images_and_memory_stay_small;
-    Alone Own keys::a_revoked_key_stops_on_every_pod;
+    Alone Own("it reads the memory of a process on the node") sizes::images_and_memory_stay_small;
+    Alone Any keys::a_revoked_key_stops_on_every_pod;
     Alone Any keys::an_open_stream_ends_with_its_key;
-    Alone Own keys::declared_keys_rotate_and_come_back;
-    Alone Own keys::keys_that_somebody_else_manages;
-    Alone Own changes::configuration_reaches_running_pods;
+    Alone Any keys::declared_keys_rotate_and_come_back;
+    Alone Any keys::keys_that_somebody_else_manages;
+    Alone Any changes::configuration_reaches_running_pods;
     Alone Any outage::without_the_operator_servers_serve;
-    Alone Own outage::without_the_api_server_servers_serve;
-    Alone Own helm::an_upgrade_moves_servers_one_after_another;
+    Alone Own("it stops the API server") outage::without_the_api_server_servers_serve;
+    Alone Own("it loads an image into the node") helm::an_upgrade_moves_servers_one_after_another;
     Alone Any helm::a_release_goes_and_another_takes_over;
 };
 

@@ -24,7 +24,7 @@ pub(crate) async fn a_pod_is_restricted_and_without_rights(room: Room) -> Result
     room.ready("weather").await?;
 
     // The namespace means it: what keeps less than *restricted* is not admitted here.
-    let mut lax = specs::bystander("lax");
+    let mut lax = specs::bystander(&room, "lax");
     lax["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = true.into();
     let refused = room.apply(lax).await;
     ensure!(refused.is_err_and(|error| format!("{error:#}").contains("violates PodSecurity")), "nothing is enforced");
@@ -73,7 +73,7 @@ async fn ask(room: &Room, url: &str) -> Result<String> {
 
 pub(crate) async fn another_pod_reaches_nothing_without_a_key(room: Room) -> Result<()> {
     room.apply(specs::recorder_program()).await?;
-    room.apply(specs::bystander("bystander")).await?;
+    room.apply(specs::bystander(&room, "bystander")).await?;
     let mut spec = specs::recorder(&room, "weather", "recorded");
     spec["networkPolicy"] = json!({"enabled": false});
     room.serve("weather", &spec).await?;

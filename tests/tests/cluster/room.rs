@@ -123,6 +123,11 @@ impl Room {
         Ok(found.with_context(|| format!("no key in: {said}"))?.to_owned())
     }
 
+    /// One of our images as the cluster knows it.
+    pub(crate) fn image(&self, name: &str) -> String {
+        self.world.cluster.with_images(name)
+    }
+
     /// A public name of a server in this room.
     pub(crate) fn host(&self, server: &str) -> String {
         format!("{server}.{}.example.test", self.name)
@@ -173,9 +178,7 @@ impl Room {
 
     /// A port of a pod, as the node sees it: no policy holds for the node.
     pub(crate) async fn pod_port(&self, pod: &Pod, number: u16) -> Result<SocketAddr> {
-        let address =
-            pod.status.as_ref().and_then(|status| status.pod_ip.as_ref()).context("the pod has no address")?;
-        self.world.cluster.own("asking a pod directly")?.forward(&format!("{address}:{number}")).await
+        self.world.cluster.forward_to_pod(pod, number).await
     }
 
     /// The pods of a server that are not about to end.

@@ -10,6 +10,8 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use mooring_tests::Cluster;
+use mooring_tests::cluster::somebody_elses;
+use mooring_tests::left_out::left_out;
 
 use crate::room::Room;
 use crate::world::World;
@@ -33,8 +35,8 @@ pub(crate) enum Company {
 pub(crate) enum On {
     /// Any.
     Any,
-    /// The harness's own: pods are asked one by one, images loaded, components stopped.
-    Own,
+    /// The harness's own, and why.
+    Own(&'static str),
 }
 
 /// One scenario.
@@ -99,11 +101,13 @@ pub(crate) async fn run(all: &[Scenario]) -> Result<bool> {
         println!("\n{} tests, 0 benchmarks", wanted.len());
         return Ok(true);
     }
-    let external = std::env::var_os("MOORING_TEST_KUBECONFIG").is_some_and(|path| !path.is_empty());
+    let external = somebody_elses()?.is_some();
     let (wanted, elsewhere): (Vec<_>, Vec<_>) =
         wanted.into_iter().partition(|scenario| !external || scenario.on == On::Any);
     for scenario in &elsewhere {
-        println!("{} needs a cluster of the harness's own and is left out", scenario.name);
+        if let On::Own(why) = scenario.on {
+            left_out(&format!("cluster {}", scenario.name), why)?;
+        }
     }
     println!("\nrunning {} tests", wanted.len());
     let start = Instant::now();

@@ -18,7 +18,7 @@ pub(crate) fn tools(room: &Room, name: &str) -> Value {
 
 /// A server in an image: node, with whatever program.
 pub(crate) fn node(room: &Room, name: &str, command: &[&str], arguments: &[&str]) -> Value {
-    let http = json!({"image": servers::EVERYTHING, "command": command, "args": arguments, "port": 8000});
+    let http = json!({"image": room.image(servers::EVERYTHING), "command": command, "args": arguments, "port": 8000});
     json!({"http": http, "hosts": [room.host(name)], "ingress": {}, "auth": {"keys": [{"name": KEY}]}})
 }
 
@@ -38,15 +38,14 @@ pub(crate) fn recorder_program() -> Value {
 }
 
 /// A pod that does nothing, from which other programs ask: node is in it.
-pub(crate) fn bystander(name: &str) -> Value {
+pub(crate) fn bystander(room: &Room, name: &str) -> Value {
     let command =
         json!(["/usr/bin/node", "-e", "process.on('SIGTERM', () => process.exit(0)); setInterval(() => {}, 1e6)"]);
     let security = json!({
         "runAsUser": 65532, "runAsNonRoot": true, "allowPrivilegeEscalation": false,
         "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"},
     });
-    let container =
-        json!({"name": "node", "image": servers::EVERYTHING, "command": command, "securityContext": security});
+    let container = json!({"name": "node", "image": room.image(servers::EVERYTHING), "command": command, "securityContext": security});
     let spec = json!({"automountServiceAccountToken": false, "containers": [container]});
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use mooring_tests::clients::Client;
+use mooring_tests::cluster::somebody_elses;
 use mooring_tests::product::{self, Products};
 use mooring_tests::{Cluster, Level, Options, installed, parts, progress};
 use tokio::sync::OnceCell;
@@ -30,13 +31,17 @@ pub(crate) struct World {
 impl World {
     /// Builds what is missing, starts the cluster and installs the chart.
     pub(crate) async fn start() -> Result<Self> {
-        let (products, images) = tokio::task::spawn_blocking(|| {
+        let external = somebody_elses()?.is_some();
+        let (products, images) = tokio::task::spawn_blocking(move || {
             let products = product::build()?;
             for client in Client::IN_CLUSTERS {
                 client.install()?;
             }
             let mut images = products.archives();
-            images.extend([parts::servers::everything()?, parts::servers::fastmcp()?]);
+            // Somebody else's cluster has them already.
+            if !external {
+                images.extend([parts::servers::everything()?, parts::servers::fastmcp()?]);
+            }
             anyhow::Ok((products, images))
         })
         .await??;
@@ -44,6 +49,7 @@ impl World {
         if let Cluster::Local(local) = &cluster {
             progress::say(format!("Kubernetes is ready after {:.1} s", local.ready_after().as_secs_f64()));
         }
+        cluster.clear().await?; // what a run before this one left that was killed
         let ingress = cluster.forward("traefik").await?;
         let world = Self { cluster, products, ingress, examples: OnceCell::new(), figures: Mutex::default() };
         if let Err(error) = installed::install(&world.cluster, &world.products, &[]).await {
@@ -61,10 +67,7 @@ impl World {
 
     async fn apply_examples(self: &Arc<Self>) -> Result<()> {
         let room = Room::make(self, DEMO).await?;
-        for file in ["mcpserver.yaml", "examples/"] {
-            let path = product::workspace().join(file).display().to_string();
-            room.kubectl(["apply", "-f", &path]).await?;
-        }
+        installed::apply_examples(&self.cluster, DEMO).await?;
         for name in EXAMPLES {
             if let Err(error) = room.ready(name).await {
                 return Err(error.context(room.describe().await));
@@ -103,11 +106,7 @@ impl World {
 
     /// Removes what would stay in a cluster that somebody else runs, and ends one of our own.
     pub(crate) async fn stop(self) -> Result<()> {
-        if matches!(self.cluster, Cluster::External(_)) {
-            self.cluster.kubectl(["delete", "namespace", DEMO, "--ignore-not-found"]).await?;
-            let uninstall = ["uninstall", "mooring", "-n", installed::NAMESPACE, "--ignore-not-found"];
-            self.cluster.helm(uninstall).await?;
-        }
+        self.cluster.clear().await?;
         self.cluster.stop().await
     }
 }

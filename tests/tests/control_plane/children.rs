@@ -10,13 +10,16 @@ use mooring_contract::{Key, KeyMetadata, KeyRecord};
 use mooring_tests::wait::until;
 use serde_json::{Value, json};
 
-use crate::world::{World, entries, entry, full, full_children, text};
+use crate::world::{World, entries, entry, full, full_children, left_out, text};
 
 /// How soon a deleted child must be back.
 const BACK: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_server_costs_its_children_and_two_status_writes_and_leaves_nothing() -> Result<()> {
+    if left_out("it reads the API server's audit log")? {
+        return Ok(());
+    }
     let world = World::new("cost").await?;
     let _operator = world.operator().await?;
     let before = (world.everything().await?, world.audited_writes()?.len());

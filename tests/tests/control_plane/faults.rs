@@ -11,7 +11,7 @@ use mooring_tests::fault_proxy::{Fault, Refusal};
 use mooring_tests::wait::until;
 use serde_json::json;
 
-use crate::world::{SOON, Scope, World, control_plane, full, full_children, install_class, install_crd};
+use crate::world::{SOON, Scope, World, control_plane, full, full_children, install_class, install_crd, left_out};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_kind_of_write_survives_refusals() -> Result<()> {
@@ -208,6 +208,9 @@ async fn a_watch_that_hangs_silently_is_noticed() -> Result<()> {
 /// On a control plane of its own: it is stopped, and its schema is loosened.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_definition_with_broken_objects_and_without_api_server() -> Result<()> {
+    if left_out("it begins without the definition and loosens its schema")? {
+        return Ok(());
+    }
     let cluster = control_plane().await?;
     let world = World::within(&cluster, "faults", Scope::Cluster).await?;
     install_class(&cluster).await?;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::world::{Children, World, full, patched};
+use crate::world::{Children, World, full, left_out, patched};
 
 /// What must be seen in a child.
 enum Seen {
@@ -513,6 +513,9 @@ fn compared(children: &Children) -> BTreeMap<String, Value> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_field_has_its_effect_and_leaves_no_trace() -> Result<()> {
+    if left_out("its many pods, whose images nobody has, never come to rest where a kubelet runs them")? {
+        return Ok(());
+    }
     let world = World::new("fields").await?;
     let shared = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "shared"}, "stringData": {"k": "0b6f4d5e-8f0e-4f43-9e58-1b6a3f4c2d10"}});
     world.put(&shared).await?;

@@ -6,10 +6,13 @@ use anyhow::{Result, ensure};
 use mooring_tests::wait::until;
 use serde_json::json;
 
-use crate::world::{World, full};
+use crate::world::{World, full, left_out};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_minute_at_rest_sees_no_write_but_the_lease() -> Result<()> {
+    if left_out("it reads the API server's audit log")? {
+        return Ok(());
+    }
     let world = World::new("rest").await?;
     let operator = world.operator_with(&["--leader-elect", "true"]).await?;
     let names: Vec<String> = (0..20).map(|n| format!("server-{n}")).collect();

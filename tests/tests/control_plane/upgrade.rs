@@ -9,7 +9,7 @@ use kube::api::{ListParams, Patch, PatchParams};
 use mooring_tests::wait::until;
 use serde_json::json;
 
-use crate::world::World;
+use crate::world::{World, left_out};
 
 const OLD: &str = "localhost/mooring-server:1";
 const NEW: &str = "localhost/mooring-server:2";
@@ -82,6 +82,9 @@ async fn make(world: &World<'_>, names: &[&str]) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn manual_keeps_the_image_until_the_spec_changes() -> Result<()> {
+    if left_out("it plays the kubelet, and here is one")? {
+        return Ok(());
+    }
     let world = World::new("manual").await?;
     let names = ["a", "b", "c"];
     let operator = world.operator_with(&["--front-door-image", OLD, "--upgrade-policy", "Manual"]).await?;
@@ -99,6 +102,9 @@ async fn manual_keeps_the_image_until_the_spec_changes() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn auto_moves_a_few_at_a_time() -> Result<()> {
+    if left_out("it plays the kubelet, and here is one")? {
+        return Ok(());
+    }
     let world = World::new("auto").await?;
     let names = ["a", "b", "c", "d", "e"];
     let operator = world.operator_with(&["--front-door-image", OLD]).await?;

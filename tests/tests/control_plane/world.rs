@@ -24,7 +24,7 @@ use mooring_tests::wait::until;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-pub(crate) use setup::{cluster, control_plane, install_class, install_crd};
+pub(crate) use setup::{cluster, control_plane, install_class, install_crd, left_out};
 use setup::{grant, make_namespace};
 pub(crate) use specs::{full, full_children, patched};
 use stored::{CHILD_KINDS, stored};
@@ -68,7 +68,7 @@ pub(crate) enum Scope {
 impl<'a> World<'a> {
     pub(crate) async fn within(cluster: &'a Cluster, namespace: &str, scope: Scope) -> Result<Self> {
         let client = cluster.client().await?;
-        make_namespace(&client, namespace).await?;
+        make_namespace(cluster, namespace).await?;
         let folder = TempDir::new()?;
         grant(cluster, namespace, scope, folder.path()).await?;
         let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
@@ -240,9 +240,11 @@ impl<'a> World<'a> {
             }
             versions.extend(children.versions());
         }
+        // Where a kubelet runs, the status tells of its pods, again and again: nobody has their images.
+        let pods_run = matches!(self.cluster, Cluster::External(_));
         for server in self.servers().list(&ListParams::default()).await? {
             let name = server.metadata.name.unwrap_or_default();
-            if names.contains(&name.as_str()) {
+            if !pods_run && names.contains(&name.as_str()) {
                 versions.insert(format!("McpServer/{name}"), server.metadata.resource_version.unwrap_or_default());
             }
         }
@@ -338,6 +340,9 @@ impl<'a> World<'a> {
 
     /// What the API server refused the operator's account for want of a right.
     pub(crate) fn forbidden(&self) -> Result<Vec<String>> {
+        if left_out("only whether a right was refused, which the API server's audit log tells")? {
+            return Ok(Vec::new());
+        }
         let user = self.user();
         let events =
             self.cluster.audit()?.into_iter().filter(|event| event.user.username == user && event.code() == 403);

@@ -61,8 +61,9 @@ pub(crate) fn for_controller(controller: Controller, body_bytes: u64, tls: bool)
             ],
             ("ingress.kubernetes.io/ssl-redirect", "true"),
         ),
-        // It neither buffers nor limits, and its timeouts belong to its entry points. A redirect needs a Middleware of
-        // its own kind; a router with TLS does not answer plain HTTP at all, so no key travels in clear.
+        // It neither buffers nor limits, and its timeouts belong to its entry points. A router with TLS answers nothing in
+        // the clear. A redirect would need a Middleware of its own kind or belongs to its entry point, and would hide from
+        // a client that it sends its key in the clear first.
         Controller::Traefik => (Vec::new(), ("traefik.ingress.kubernetes.io/router.tls", "true")),
         // HAProxy streams, and limits no body.
         Controller::HaproxyTech => {
