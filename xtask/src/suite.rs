@@ -15,6 +15,8 @@ pub enum Suite {
     Pure,
     /// The front door: router, loopback, raw sockets
     FrontDoor,
+    /// The official MCP conformance suite: a fixture directly, through the front door, and declared tools
+    Conformance,
     /// The operator against a real API server
     ControlPlane,
     /// The Helm chart with the real Helm
@@ -40,12 +42,13 @@ const fn own(what: &'static str, arguments: &'static [&'static str]) -> Step {
 }
 
 impl Suite {
-    const ALL: [Self; 5] = [Self::Pure, Self::FrontDoor, Self::ControlPlane, Self::Chart, Self::Cluster];
+    const ALL: [Self; 6] =
+        [Self::Pure, Self::FrontDoor, Self::Conformance, Self::ControlPlane, Self::Chart, Self::Cluster];
 
     /// What it needs beyond Rust.
     const fn level(self) -> Option<Level> {
         match self {
-            Self::Pure | Self::FrontDoor => None,
+            Self::Pure | Self::FrontDoor | Self::Conformance => None,
             Self::ControlPlane | Self::Chart => Some(Level::ControlPlane),
             Self::Cluster => Some(Level::Node),
         }
@@ -69,6 +72,8 @@ impl Suite {
                     "-p",
                     "mooring",
                     "-p",
+                    "conformance-server",
+                    "-p",
                     "weather-api",
                     "-p",
                     "xtask",
@@ -77,6 +82,8 @@ impl Suite {
             step("harness unit tests", &["test", "--locked", "-p", "mooring-tests", "--lib"]),
         ];
         const FRONT_DOOR: &[Step] = &[step("front door", &["test", "--locked", "-p", "mooring-server"])];
+        const CONFORMANCE: &[Step] =
+            &[step("conformance", &["test", "--locked", "-p", "mooring-tests", "--test", "conformance"])];
         // Its tests mostly wait, so more of them run at once than there are processors.
         const CONTROL_PLANE: &[Step] = &[
             own(
@@ -105,6 +112,7 @@ impl Suite {
         match self {
             Self::Pure => PURE,
             Self::FrontDoor => FRONT_DOOR,
+            Self::Conformance => CONFORMANCE,
             Self::ControlPlane => CONTROL_PLANE,
             Self::Chart => CHART,
             Self::Cluster => CLUSTER,
