@@ -14,6 +14,9 @@ pub const OPERATOR: &str = "localhost/mooring:dev";
 pub const FRONT_DOOR: &str = "localhost/mooring-server:dev";
 /// The image of the API behind `examples/weather.yaml`.
 pub const WEATHER_API: &str = "localhost/weather-api:dev";
+/// The image of the MCP server that the official conformance suite asks; it listens on port 8000, path `/mcp`, and tells at
+/// `/calls` how many requests came there.
+pub const CONFORMANCE_SERVER: &str = "localhost/conformance-server:dev";
 
 /// musl, because an image without a libc needs a binary without one.
 const TARGET: &str =
@@ -52,20 +55,30 @@ impl Products {
 
 /// Builds binaries and images. Cargo does nothing where nothing changed; the archives are the same bytes then.
 pub fn build() -> Result<Products> {
+    compile(&["mooring", "mooring-server", "weather-api"])?;
+    Ok(Products {
+        operator: product(OPERATOR, "mooring", &["operator"])?,
+        front_door: product(FRONT_DOOR, "mooring-server", &["serve", "--kubernetes"])?,
+        weather_api: product(WEATHER_API, "weather-api", &[])?,
+    })
+}
+
+/// The same for [`CONFORMANCE_SERVER`], which only the conformance suite needs.
+pub fn conformance_server() -> Result<Product> {
+    compile(&["conformance-server"])?;
+    product(CONFORMANCE_SERVER, "conformance-server", &[])
+}
+
+fn compile(packages: &[&str]) -> Result<()> {
     toolchain()?;
-    let packages = ["mooring", "mooring-server", "weather-api"];
-    progress::step("Building the static binaries (a few minutes the first time)", || {
+    let what = format!("Building {} as static binaries (a few minutes the first time)", packages.join(", "));
+    progress::step(&what, || {
         let mut cargo = command::cargo();
         cargo.current_dir(workspace()).args(["build", "--release", "--locked", "--target", TARGET]);
         for package in packages {
             cargo.args(["--package", package]);
         }
         command::run(&mut cargo).map(drop)
-    })?;
-    Ok(Products {
-        operator: product(OPERATOR, "mooring", &["operator"])?,
-        front_door: product(FRONT_DOOR, "mooring-server", &["serve", "--kubernetes"])?,
-        weather_api: product(WEATHER_API, "weather-api", &[])?,
     })
 }
 

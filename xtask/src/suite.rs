@@ -72,8 +72,6 @@ impl Suite {
                     "-p",
                     "mooring",
                     "-p",
-                    "conformance-server",
-                    "-p",
                     "weather-api",
                     "-p",
                     "xtask",
@@ -82,8 +80,10 @@ impl Suite {
             step("harness unit tests", &["test", "--locked", "-p", "mooring-tests", "--lib"]),
         ];
         const FRONT_DOOR: &[Step] = &[step("front door", &["test", "--locked", "-p", "mooring-server"])];
-        const CONFORMANCE: &[Step] =
-            &[step("conformance", &["test", "--locked", "-p", "mooring-tests", "--test", "conformance"])];
+        const CONFORMANCE: &[Step] = &[
+            step("conformance, fixture", &["test", "--locked", "-p", "conformance-server"]),
+            step("conformance", &["test", "--locked", "-p", "mooring-tests", "--test", "conformance"]),
+        ];
         // Its tests mostly wait, so more of them run at once than there are processors.
         const CONTROL_PLANE: &[Step] = &[
             own(

@@ -7,6 +7,7 @@
 
 mod calls;
 mod changes;
+mod conformance;
 mod failures;
 mod helm;
 mod keys;
@@ -52,6 +53,8 @@ const SCENARIOS: &[Scenario] = scenarios! {
     Together Any refusals::what_is_refused_never_reaches_the_backend;
     Together Any pods::a_pod_is_restricted_and_without_rights;
     Together Any pods::another_pod_reaches_nothing_without_a_key;
+    Together Own("its image is made for the harness's cluster only") conformance::pods_behind_traefik_score_full_marks;
+    Together Own("its image is made for the harness's cluster only") conformance::an_open_pod_scores_full_marks;
     Together Any failures::an_image_that_does_not_exist;
     Together Any failures::a_server_that_crashes;
     Together Any failures::a_front_door_without_memory;

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use mooring_tests::clients::Client;
 use mooring_tests::cluster::somebody_elses;
 use mooring_tests::product::{self, Products};
-use mooring_tests::{Cluster, Level, Options, installed, parts, progress};
+use mooring_tests::{Cluster, Level, Options, conformance, installed, parts, progress};
 use tokio::sync::OnceCell;
 
 use crate::room::Room;
@@ -40,6 +40,8 @@ impl World {
             let mut images = products.archives();
             // Somebody else's cluster has them already.
             if !external {
+                conformance::install()?;
+                images.push(product::conformance_server()?.archive);
                 images.extend([parts::servers::everything()?, parts::servers::fastmcp()?]);
             }
             anyhow::Ok((products, images))
