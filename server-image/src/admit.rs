@@ -8,7 +8,7 @@ use crate::era::{self, Era};
 use crate::headers::{self, VERSION};
 use crate::peek::{Message, Reading, Seen};
 use crate::pipeline::Refused;
-use crate::refusal::{INVALID_PARAMS, Refusal, UNSUPPORTED_VERSION, Waiting};
+use crate::refusal::{INVALID_PARAMS, INVALID_REQUEST, Refusal, Waiting};
 
 /// The request whose answer may take long.
 const CALL: &str = "tools/call";
@@ -72,8 +72,10 @@ fn one(headers: &HeaderMap, message: &Message<'_>, backend: OnlyEra<'_>) -> Resu
         Some((only, supported)) if only != era => Err(Refusal::VersionUnsupported {
             requested: requested(headers, message),
             supported: supported.to_vec(),
-            // 2025-11-25, "Lifecycle", has its own code for it.
-            code: if era == Era::Modern { UNSUPPORTED_VERSION } else { INVALID_PARAMS },
+            // The modern code for it would name this server a modern one, and a client that speaks both eras (rmcp) would
+            // not begin anew with `initialize`; see 2026-07-28, "Backward Compatibility" of Streamable HTTP. The legacy
+            // code is the one of 2025-11-25, "Lifecycle".
+            code: if era == Era::Modern { INVALID_REQUEST } else { INVALID_PARAMS },
         }),
         _ => Ok(era),
     }

@@ -84,6 +84,7 @@ impl Rules {
         let Config { version: _, server, path, mut security, source, limits } = config;
         security.allowed_hosts.extend_from_slice(&surroundings.allowed_hosts);
         security.origins.extend_from_slice(&surroundings.allowed_origins);
+        let call_timeout = Duration::from_millis(limits.call_timeout_ms);
         let backend = match source {
             Source::Http(_) if surroundings.transport == ServedOver::Stdio => {
                 return Err(
@@ -93,7 +94,7 @@ impl Rules {
             Source::Http(backend) => Backend::Http(Box::new(Relay::new(&backend, clients)?)),
             Source::Tools(tools) => {
                 let tools = tools.into_iter().map(|tool| tool.over(surroundings.transport)).collect();
-                Backend::Tools(ToolServer::new(&server.name, tools, clients, environment)?)
+                Backend::Tools(ToolServer::new(&server.name, tools, call_timeout, clients, environment)?)
             }
         };
         Ok(Self {
@@ -103,7 +104,7 @@ impl Rules {
             key_secrets: security.key_secrets,
             paths: Paths::new(&path),
             body_bytes: limits.body_bytes,
-            call_timeout: Duration::from_millis(limits.call_timeout_ms),
+            call_timeout,
             body_timeout: Duration::from_millis(limits.body_timeout_ms),
             requests: usize::try_from(limits.requests).unwrap_or(usize::MAX),
             streams: usize::try_from(limits.streams_per_principal).unwrap_or(usize::MAX),

@@ -178,7 +178,7 @@ fn json_value() -> impl Strategy<Value = Value> {
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
-        "\\PC{0,8}".prop_map(Value::from),
+        "\\PC{0,8}|[\\[\\]{}\"\\\\]{0,6}".prop_map(Value::from),
     ];
     leaf.prop_recursive(3, 16, 4, |inner| {
         prop_oneof![
@@ -221,7 +221,20 @@ fn spelled(text: &str, escape: bool) -> String {
     if escape { format!("\"{}\"", letters.collect::<String>()) } else { Value::from(text).to_string() }
 }
 
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(values) => 1 + values.iter().map(depth).max().unwrap_or_default(),
+        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or_default(),
+        _ => 0,
+    }
+}
+
 proptest! {
+    #[test]
+    fn nesting_is_measured(value in json_value()) {
+        prop_assert_eq!(deepest(value.to_string().as_bytes()), depth(&value));
+    }
+
     #[test]
     fn the_view_agrees_with_a_whole_parse(
         method in "[^\\x00]{0,12}", id in any::<i64>(), names in prop::collection::vec("[^\\x00]{0,6}", 5),

@@ -1,6 +1,7 @@
 //! Tests of the front door as a whole: the pipeline without sockets, and over loopback.
 
 mod backend;
+mod disconnects;
 mod drain;
 mod eras;
 mod front;

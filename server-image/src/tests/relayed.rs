@@ -8,7 +8,7 @@ use http::{HeaderValue, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{Mutex, mpsc};
 
 use super::backend::Backend;
@@ -132,46 +132,6 @@ async fn events_arrive_one_by_one_and_uncompressed() {
     drop(sender);
     assert_eq!(next(&mut response).await, None);
     assert_eq!(backend.last().headers()["accept-encoding"], "identity");
-}
-
-#[tokio::test]
-async fn when_the_client_goes_the_backend_learns_it_at_once() {
-    let backend = Backend::start(|request| async move {
-        if request.method() == http::Method::GET {
-            let (sender, body) = channel();
-            sender.send("data: 1\n\n").unwrap();
-            // Keeps the stream open for ever.
-            return event_stream(
-                body.map_frame(move |frame| {
-                    let _open = &sender;
-                    frame
-                })
-                .boxed_unsync(),
-            );
-        }
-        std::future::pending().await
-    })
-    .await;
-    let front = Front::new(&http_config(backend.port));
-    let address = front.listen().await;
-    let key = front.key.expose();
-    let post = format!(
-        "POST /weather/mcp HTTP/1.1\r\nHost: mcp.example.com\r\nx-api-key: {key}\r\nContent-Type: application/json\r\n\
-         Content-Length: {}\r\n\r\n{CALL}",
-        CALL.len()
-    );
-    let get = format!("GET /weather/mcp HTTP/1.1\r\nHost: mcp.example.com\r\nx-api-key: {key}\r\n\r\n");
-    for (number, request) in [post, get].into_iter().enumerate() {
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        stream.write_all(request.as_bytes()).await.unwrap();
-        eventually("the backend is asked", || backend.calls() == number + 1 && backend.open() == 1).await;
-        if number == 1 {
-            let mut piece = [0; 1024];
-            assert!(stream.read(&mut piece).await.unwrap() > 0);
-        }
-        drop(stream);
-        eventually("the backend's exchange is over", || backend.open() == 0).await;
-    }
 }
 
 #[tokio::test]

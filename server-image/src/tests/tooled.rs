@@ -406,7 +406,10 @@ async fn a_legacy_call_outlives_its_client_and_a_modern_one_does_not() {
     let api = Backend::start(|_| std::future::pending()).await;
     let mut slow = tool("slow", "GET", "/", api.port);
     slow["http"]["timeoutMs"] = 60_000.into();
-    let front = front(&[slow]);
+    let mut config = http_config(1);
+    config["source"] = json!({"tools": [slow]});
+    config["limits"]["callTimeoutMs"] = 2000.into();
+    let front = Front::new(&config);
     let modern = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}});
     let mut message: Value = serde_json::from_str(&call("slow", &json!({}))).unwrap();
     let legacy = front.post(&message.to_string());
@@ -432,6 +435,7 @@ async fn a_legacy_call_outlives_its_client_and_a_modern_one_does_not() {
         eventually("the client has gone", || api.open() == left_over).await;
         assert_eq!(front.door.calls.len(), left_over);
     }
+    eventually("the call timeout is over", || api.open() == 0 && front.door.calls.is_empty()).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -102,7 +102,12 @@ impl ToolResult {
 
 impl DeclaredTool {
     /// Compiles a declaration; the error says what is wrong with it.
-    pub fn new(tool: Tool, clients: &Clients, environment: Environment<'_>) -> Result<Self, String> {
+    pub fn new(
+        tool: Tool,
+        call_timeout: Duration,
+        clients: &Clients,
+        environment: Environment<'_>,
+    ) -> Result<Self, String> {
         let method = match tool.http.method.as_str() {
             "GET" => Method::GET,
             "POST" => Method::POST,
@@ -124,7 +129,7 @@ impl DeclaredTool {
             template,
             headers,
             unset,
-            timeout: Duration::from_millis(tool.http.timeout_ms),
+            timeout: Duration::from_millis(tool.http.timeout_ms).min(call_timeout),
             client: clients.api()?,
         })
     }

@@ -9,6 +9,7 @@ pub mod template;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, join_all, ready};
@@ -64,15 +65,21 @@ impl Outcome {
 }
 
 impl ToolServer {
-    /// Compiles the declarations; the error names the tool and what is wrong.
-    pub fn new(name: &str, tools: Vec<Tool>, clients: &Clients, environment: Environment<'_>) -> Result<Self, String> {
+    /// Compiles the declarations; the error names the tool and what is wrong. No call takes longer than `call_timeout`.
+    pub fn new(
+        name: &str,
+        tools: Vec<Tool>,
+        call_timeout: Duration,
+        clients: &Clients,
+        environment: Environment<'_>,
+    ) -> Result<Self, String> {
         let mut list = Vec::with_capacity(tools.len());
         let mut compiled = HashMap::with_capacity(tools.len());
         for tool in tools {
             list.push(description(&tool));
             let name = tool.name.clone();
-            let tool =
-                DeclaredTool::new(tool, clients, environment).map_err(|error| format!("tool {name}: {error}"))?;
+            let tool = DeclaredTool::new(tool, call_timeout, clients, environment)
+                .map_err(|error| format!("tool {name}: {error}"))?;
             if compiled.insert(name.clone(), Arc::new(tool)).is_some() {
                 return Err(format!("tool {name} is declared twice"));
             }
