@@ -19,6 +19,7 @@ use crate::era::Era;
 use crate::keys::KeySet;
 use crate::metrics::Metrics;
 use crate::rules::Rules;
+use crate::sse::Sse;
 use crate::who::Principal;
 use crate::wire::limits::WireLimits;
 use crate::wire::load::Load;
@@ -84,6 +85,8 @@ pub struct Door {
     pub calls: TaskTracker,
     /// What is in use of what may be.
     pub load: Load,
+    /// Sessions of the older transport.
+    pub sse: Sse,
     /// Counters.
     pub metrics: Arc<Metrics>,
 }

@@ -23,7 +23,8 @@ use crate::pipeline::{Arrival, Refused};
 use crate::refusal::Refusal;
 use crate::relay::Outgoing;
 use crate::rules::{Backend, Rules};
-use crate::stream::{self, Terms};
+use crate::sse::bridge;
+use crate::stream::{self, End, Terms};
 use crate::who::Principal;
 
 /// The methods of the endpoint.
@@ -43,11 +44,16 @@ enum Work {
 
 /// One exchange.
 pub struct Exchange {
-    door: Arc<Door>,
-    rules: Arc<Rules>,
-    arrival: Arrival,
-    principal: Principal,
-    seen: Seen,
+    /// What is in force.
+    pub door: Arc<Door>,
+    /// The rules that it began under.
+    pub rules: Arc<Rules>,
+    /// When it began.
+    pub arrival: Arrival,
+    /// Who asks.
+    pub principal: Principal,
+    /// What was seen of the request.
+    pub seen: Seen,
     in_flight: InFlight,
 }
 
@@ -86,7 +92,7 @@ impl Exchange {
 
     fn allowed(&self) -> &'static str {
         match &self.rules.backend {
-            Backend::Http(_) => ALLOWED,
+            Backend::Http(_) | Backend::Sse(_) => ALLOWED,
             Backend::Tools(_) => ALLOWED_TOOLS,
         }
     }
@@ -109,7 +115,7 @@ impl Exchange {
         self.door.metrics.messages(admitted.messages);
         let patient = admitted.slow && headers::asks(&parts.headers, "text/event-stream");
         let work = match &self.rules.backend {
-            Backend::Http(_) => {
+            Backend::Http(_) | Backend::Sse(_) => {
                 if admitted.era == Era::Modern {
                     without_session(&mut parts.headers);
                 }
@@ -144,12 +150,16 @@ impl Exchange {
     /// answer to the client has begun.
     fn ask(&self, work: Work, deadline: Option<Instant>) -> impl Future<Output = Answer> + Send + use<> {
         let (door, rules, seen) = (Arc::clone(&self.door), Arc::clone(&self.rules), self.seen.clone());
+        let subject = self.principal.subject();
         let unwelcome = Arc::clone(&self.door).until_unwelcome(self.principal.clone(), false);
         async move {
             let answer = async {
                 match (work, &rules.backend) {
                     (Work::Answer(answer), _) => Ok(answer.await),
                     (Work::Relay(outgoing), Backend::Http(relay)) => relay.exchange(outgoing, &seen).await,
+                    (Work::Relay(outgoing), Backend::Sse(relay)) => {
+                        bridge::answer(&door, relay, outgoing, subject, &seen).await
+                    }
                     (Work::Relay(_), Backend::Tools(_)) => Err(Refusal::MethodNotAllowed { allow: ALLOWED_TOOLS }),
                 }
             };
@@ -167,7 +177,8 @@ impl Exchange {
         }
     }
 
-    fn stream_back(mut self, response: Response<Body>, deadline: Option<Instant>) -> Response<Body> {
+    /// Streams an answer back, until `deadline` where there is one.
+    pub fn stream_back(mut self, response: Response<Body>, deadline: Option<Instant>) -> Response<Body> {
         let mut terms = Terms { deadline, end: None, comments: false, in_flight: None };
         if headers::is_event_stream(response.headers()) {
             self.in_flight.as_stream(&self.door.metrics);
@@ -176,6 +187,14 @@ impl Exchange {
             terms.end = Some(Box::pin(self.door.until_unwelcome(self.principal, deadline.is_some())));
         }
         terms.in_flight = Some(self.in_flight);
+        response.map(|body| stream::under(terms, body))
+    }
+
+    /// Streams events back until `end`.
+    pub fn stream_until(mut self, response: Response<Body>, end: End) -> Response<Body> {
+        self.in_flight.as_stream(&self.door.metrics);
+        let comments = !response.headers().contains_key(CONTENT_ENCODING);
+        let terms = Terms { deadline: None, end: Some(end), comments, in_flight: Some(self.in_flight) };
         response.map(|body| stream::under(terms, body))
     }
 }

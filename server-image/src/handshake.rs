@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 
 use crate::clients::LOOPBACK;
 use crate::door::{Answered, Door};
@@ -47,39 +48,48 @@ pub async fn keep(door: Arc<Door>) {
                     return;
                 }
             }
-            Backend::Http(relay) => {
-                let replaced = async {
-                    while changes.changed().await.is_ok() {
-                        if door.rules().is_none_or(|newer| !same_target(&rules, &newer)) {
-                            break;
-                        }
-                    }
-                };
-                tokio::select! {
-                    () = replaced => {}
-                    () = accompany(&door, relay) => {}
-                }
-            }
+            Backend::Http(relay) => until_replaced(&door, &rules, &mut changes, accompany(&door, relay, false)).await,
+            Backend::Sse(relay) => until_replaced(&door, &rules, &mut changes, accompany(&door, relay, true)).await,
         }
     }
 }
 
+/// Does the work as long as the rules lead to the same server.
+async fn until_replaced(
+    door: &Door,
+    rules: &Rules,
+    changes: &mut watch::Receiver<u64>,
+    work: impl Future<Output = ()>,
+) {
+    let replaced = async {
+        while changes.changed().await.is_ok() {
+            if door.rules().is_none_or(|newer| !same_target(rules, &newer)) {
+                break;
+            }
+        }
+    };
+    tokio::select! {
+        () = replaced => {}
+        () = work => {}
+    }
+}
+
 fn same_target(rules: &Rules, newer: &Rules) -> bool {
-    match (&rules.backend, &newer.backend) {
-        (Backend::Http(old), Backend::Http(new)) => old.target() == new.target(),
+    match (rules.backend.relay(), newer.backend.relay()) {
+        (Some((old, was_older)), Some((new, is_older))) => old.target() == new.target() && was_older == is_older,
         _ => false,
     }
 }
 
 /// Shakes hands until it succeeds, then returns when the backend is gone.
-async fn accompany(door: &Door, relay: &Relay) {
+async fn accompany(door: &Door, relay: &Relay, older: bool) {
     let mut pause = PAUSE;
     loop {
         let listens = is_listening(relay.port).await;
-        let result = if listens {
-            conversation::handshake(relay).await
-        } else {
-            Err(format!("nothing listens on port {}", relay.port))
+        let result = match (listens, older) {
+            (false, _) => Err(format!("nothing listens on port {}", relay.port)),
+            (true, false) => conversation::handshake(relay).await,
+            (true, true) => conversation::older_handshake(relay).await,
         };
         match result {
             Ok(Heard { handshake, only }) => {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use jiff::Timestamp;
 use mooring_contract::door_status::RefusedKey;
 use mooring_contract::key::{Key, hash};
-use mooring_contract::{KeyEntry, KeyRecord};
+use mooring_contract::{KeyEntry, KeyMetadata, KeyRecord};
 use subtle::ConstantTimeEq as _;
 
 use crate::directory::Entries;
@@ -23,6 +23,8 @@ const NOBODY: &str = "sha256:000000000000000000000000000000000000000000000000000
 pub struct StoredKey {
     /// Public id of a record; Secret and entry name of others. What logs and `/status` call the key.
     pub id: String,
+    /// The principal: the record's subject; for a plain key, its id.
+    pub subject: String,
     hash: String,
     expires: Option<Timestamp>,
     last_used: Arc<AtomicI64>, // milliseconds since the epoch; 0 is never
@@ -79,7 +81,7 @@ impl KeySet {
                 match KeyEntry::parse(bytes) {
                     Ok(KeyEntry::Record(record)) => set.add(id, record, previous),
                     Ok(KeyEntry::Plain { key_hash }) => {
-                        set.insert(id, key_hash, None, previous);
+                        set.insert(id.clone(), id, key_hash, None, previous);
                     }
                     Err(error) => set.refuse(secret, entry, &error.to_string()),
                 }
@@ -89,12 +91,13 @@ impl KeySet {
     }
 
     fn add(&mut self, id: String, record: KeyRecord, previous: &Self) {
-        self.insert(id, record.key_hash, record.metadata.expires, previous);
+        let KeyMetadata { subject, expires, .. } = record.metadata;
+        self.insert(id, subject, record.key_hash, expires, previous);
     }
 
-    fn insert(&mut self, id: String, hash: String, expires: Option<Timestamp>, previous: &Self) {
+    fn insert(&mut self, id: String, subject: String, hash: String, expires: Option<Timestamp>, previous: &Self) {
         let last_used = previous.by_id.get(&id).map(|key| Arc::clone(&key.last_used)).unwrap_or_default();
-        let key = Arc::new(StoredKey { id, hash, expires, last_used });
+        let key = Arc::new(StoredKey { id, subject, hash, expires, last_used });
         // Where two entries hold the same key, the one that lives longer counts.
         let longer = |other: &Arc<StoredKey>| match (other.expires, expires) {
             (None, _) => false,

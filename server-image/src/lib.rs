@@ -36,6 +36,7 @@ mod route;
 mod rules;
 mod serve;
 mod sources;
+mod sse;
 mod stdio;
 mod stream;
 #[cfg(test)]

@@ -50,6 +50,7 @@ pub struct Metrics {
     backend_errors: Family<Reason, Counter>,
     in_flight: Gauge,
     streams: Gauge,
+    sessions: Gauge,
     reloads: Counter,
     connections: Family<Listener, Gauge>,
     cut: Family<Cut, Counter>,
@@ -65,6 +66,7 @@ impl Default for Metrics {
             backend_errors: Family::default(),
             in_flight: Gauge::default(),
             streams: Gauge::default(),
+            sessions: Gauge::default(),
             reloads: Counter::default(),
             connections: Family::default(),
             cut: Family::default(),
@@ -76,6 +78,7 @@ impl Default for Metrics {
         registry.register("backend_errors", "Exchanges that the backend failed", metrics.backend_errors.clone());
         registry.register("in_flight", "Requests whose answer has not ended", metrics.in_flight.clone());
         registry.register("event_streams", "Open event streams", metrics.streams.clone());
+        registry.register("sessions", "Sessions that the front door keeps itself", metrics.sessions.clone());
         registry.register("reloads", "Changes of configuration or keys that came into force", metrics.reloads.clone());
         registry.register("connections", "Open connections", metrics.connections.clone());
         registry.register("connections_cut", "Connections that the front door closed unasked", metrics.cut.clone());
@@ -111,6 +114,16 @@ impl InFlight {
     }
 }
 
+/// Counts one session, until it is dropped.
+#[derive(Debug)]
+pub struct Kept(Gauge);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 impl Metrics {
     /// Counts an exchange that begins, and has room.
     pub fn begin(&self, room: Permit) -> InFlight {
@@ -131,6 +144,12 @@ impl Metrics {
     /// Counts the messages of a request.
     pub fn messages(&self, number: usize) {
         self.messages.inc_by(number as u64);
+    }
+
+    /// Counts a session that begins.
+    pub fn session(&self) -> Kept {
+        self.sessions.inc();
+        Kept(self.sessions.clone())
     }
 
     /// Counts an answer.

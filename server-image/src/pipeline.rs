@@ -27,6 +27,7 @@ use crate::origin::{self, Cors};
 use crate::refusal::{Refusal, Waiting};
 use crate::route::Route;
 use crate::rules::Rules;
+use crate::sse;
 use crate::who;
 use crate::wire::fault::Fault;
 
@@ -158,16 +159,21 @@ async fn routed(
     entry: &mut Entry,
 ) -> Answer {
     let event_stream = headers::asks(&parts.headers, "text/event-stream");
-    match rules.paths.find(&parts.method, parts.uri.path(), event_stream) {
+    let route = match rules.paths.find(&parts.method, parts.uri.path(), event_stream) {
         Route::WellKnown => return Ok(text(StatusCode::NOT_FOUND, "Not found\n".into())),
         Route::Person => return Ok(text(StatusCode::OK, hint(rules.paths.endpoint()))),
         // The hint names nothing that is not on the page, and spares people a search for a key that would not help.
         Route::Nowhere => return Err(Refusal::NotFound { endpoint: rules.paths.endpoint().to_owned() }.into()),
-        Route::Endpoint => {}
-    }
+        route @ (Route::Endpoint | Route::Stream | Route::Messages) => route,
+    };
     let principal = who::check(&door.keys(), rules.anonymous, &parts.headers, arrival.wall)?;
     entry.caller(&principal);
-    Exchange::begin(door, rules, arrival, principal, seen, &parts.method)?.serve(parts, body, entry).await
+    let exchange = Exchange::begin(door, rules, arrival, principal, seen, &parts.method)?;
+    match route {
+        Route::Stream => sse::open(exchange, parts).await,
+        Route::Messages => sse::message(exchange, parts, body, entry).await,
+        _ => exchange.serve(parts, body, entry).await,
+    }
 }
 
 fn made_request_id(door: &Door) -> HeaderValue {

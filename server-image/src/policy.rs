@@ -10,6 +10,7 @@ use crate::rules::{Backend, Rules};
 pub fn print(rules: &Rules, keys: &KeySet, transport: ServedOver) {
     let source = match &rules.backend {
         Backend::Http(relay) => format!("http on port {}", relay.port),
+        Backend::Sse(relay) => format!("http with the older transport on port {}", relay.port),
         Backend::Tools(tools) => format!("{} declared tools", tools.handshake().tool_count.unwrap_or_default()),
     };
     if transport == ServedOver::Stdio {

@@ -82,6 +82,15 @@ pub enum Refusal {
         /// Public path of the endpoint.
         endpoint: String,
     },
+    /// A session that was never there, has ended, or belongs to somebody else.
+    #[error("Not found: there is no such session (any more); begin a new one")]
+    SessionUnknown,
+    /// A message of a session that does not say which.
+    #[error("Bad request: Mcp-Session-Id must be there once; initialize answers with it")]
+    SessionMissing,
+    /// As many sessions are kept here as may be.
+    #[error("Service unavailable: this replica keeps as many sessions as it may; try again")]
+    SessionsFull,
     /// A method that the endpoint does not have.
     #[error("Method not allowed: the endpoint takes {allow}")]
     MethodNotAllowed {
@@ -154,6 +163,9 @@ pub enum Refusal {
     /// The backend broke off before its answer began.
     #[error("Bad gateway: the MCP server behind this address broke off before it answered")]
     BackendBroken,
+    /// It does not speak the older HTTP+SSE transport, as it should.
+    #[error("Bad gateway: the MCP server behind this address opened no event stream with an endpoint")]
+    BackendWithoutEndpoint,
     /// The backend sends elsewhere.
     #[error("Bad gateway: the MCP server behind this address redirects to another place")]
     BackendRedirects,
@@ -166,14 +178,18 @@ impl Refusal {
     /// HTTP status.
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::NotConfigured | Self::Stopping | Self::Crowded | Self::Busy | Self::BackendAway => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::NotConfigured
+            | Self::Stopping
+            | Self::Crowded
+            | Self::Busy
+            | Self::SessionsFull
+            | Self::BackendAway => StatusCode::SERVICE_UNAVAILABLE,
             Self::Wire(fault) => fault.status(),
             Self::TooManyStreams { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::HostMissing
             | Self::HostMalformed
             | Self::HostAmbiguous
+            | Self::SessionMissing
             | Self::BodyBroken
             | Self::NotJson
             | Self::NotMessage(_)
@@ -188,13 +204,13 @@ impl Refusal {
             Self::HostUnknown => StatusCode::MISDIRECTED_REQUEST,
             Self::OriginUnknown => StatusCode::FORBIDDEN,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
-            Self::NotFound { .. } => StatusCode::NOT_FOUND,
+            Self::NotFound { .. } | Self::SessionUnknown => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::BodySlow => StatusCode::REQUEST_TIMEOUT,
-            Self::BackendBroken | Self::BackendRedirects => StatusCode::BAD_GATEWAY,
+            Self::BackendBroken | Self::BackendWithoutEndpoint | Self::BackendRedirects => StatusCode::BAD_GATEWAY,
             Self::BackendSlow => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -213,6 +229,8 @@ impl Refusal {
             Self::OriginUnknown => "origin",
             Self::Unauthorized => "unauthorized",
             Self::NotFound { .. } => "not_found",
+            Self::SessionUnknown | Self::SessionMissing => "session",
+            Self::SessionsFull => "sessions",
             Self::MethodNotAllowed { .. } => "method",
             Self::MediaType => "media_type",
             Self::NotAcceptable => "not_acceptable",
@@ -228,6 +246,7 @@ impl Refusal {
             Self::InBatch { refusal, .. } => refusal.label(),
             Self::BackendAway => "backend_away",
             Self::BackendBroken => "backend_broken",
+            Self::BackendWithoutEndpoint => "backend_without_endpoint",
             Self::BackendRedirects => "backend_redirects",
             Self::BackendSlow => "backend_slow",
         }
@@ -235,7 +254,14 @@ impl Refusal {
 
     /// Whether it is the backend's fault.
     pub fn is_backend(&self) -> bool {
-        matches!(self, Self::BackendAway | Self::BackendBroken | Self::BackendRedirects | Self::BackendSlow)
+        matches!(
+            self,
+            Self::BackendAway
+                | Self::BackendBroken
+                | Self::BackendWithoutEndpoint
+                | Self::BackendRedirects
+                | Self::BackendSlow
+        )
     }
 
     fn code(&self) -> i64 {
@@ -284,7 +310,12 @@ impl Refusal {
                 headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
                 headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
-            Self::NotConfigured | Self::Stopping | Self::Busy | Self::TooManyStreams { .. } | Self::BackendAway => {
+            Self::NotConfigured
+            | Self::Stopping
+            | Self::Busy
+            | Self::SessionsFull
+            | Self::TooManyStreams { .. }
+            | Self::BackendAway => {
                 headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
             }
             Self::MethodNotAllowed { allow } => {
@@ -380,6 +411,9 @@ mod tests {
             Refusal::OriginUnknown,
             Refusal::Unauthorized,
             Refusal::NotFound { endpoint: "/mcp".into() },
+            Refusal::SessionUnknown,
+            Refusal::SessionMissing,
+            Refusal::SessionsFull,
             Refusal::MethodNotAllowed { allow: "POST" },
             Refusal::MediaType,
             Refusal::NotAcceptable,
@@ -402,6 +436,7 @@ mod tests {
             Refusal::InBatch { position: 2, refusal: Box::new(Refusal::NotMessage("method is missing".into())) },
             Refusal::BackendAway,
             Refusal::BackendBroken,
+            Refusal::BackendWithoutEndpoint,
             Refusal::BackendRedirects,
             Refusal::BackendSlow,
         ];

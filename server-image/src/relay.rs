@@ -65,23 +65,51 @@ impl Relay {
 
     /// One exchange for a client.
     pub async fn exchange(&self, outgoing: Outgoing, seen: &Seen) -> Result<Response<Body>, Refusal> {
-        let headers = to_backend(&outgoing.headers, &self.host, seen);
-        let query = outgoing.query.map_or_else(String::new, |query| format!("?{query}"));
+        let query = outgoing.query.as_ref().map_or_else(String::new, |query| format!("?{query}"));
         let target = format!("{}{query}", self.path);
+        self.exchange_at(target, outgoing, seen).await
+    }
+
+    /// One exchange for a client, at another path and query of the backend.
+    pub async fn exchange_at(
+        &self,
+        target: String,
+        outgoing: Outgoing,
+        seen: &Seen,
+    ) -> Result<Response<Body>, Refusal> {
+        let headers = to_backend(&outgoing.headers, &self.host, seen);
         let mut response = self.send(outgoing.method, target, headers, outgoing.body).await?;
         to_client(response.headers_mut());
         Ok(response.map(|body| body.map_err(BodyError::from).boxed_unsync()))
     }
 
     /// One exchange of the front door's own.
-    pub async fn own(
+    pub async fn own(&self, method: Method, headers: HeaderMap, body: Bytes) -> Result<Response<Incoming>, Refusal> {
+        self.own_at(self.path.clone(), method, headers, body).await
+    }
+
+    /// One exchange of the front door's own, at another path and query of the backend.
+    pub async fn own_at(
         &self,
+        target: String,
         method: Method,
         mut headers: HeaderMap,
         body: Bytes,
     ) -> Result<Response<Incoming>, Refusal> {
         headers.insert(http::header::HOST, self.host.clone());
-        self.send(method, self.path.clone(), headers, body).await
+        self.send(method, target, headers, body).await
+    }
+
+    /// Path and query that a reference in the backend's own answer means, if it leads to the backend itself.
+    pub fn resolve(&self, reference: &str) -> Option<String> {
+        if reference.starts_with('?') {
+            return own_target(&format!("{}{reference}", self.path), self.port);
+        }
+        if reference.starts_with('/') || reference.contains("://") {
+            return own_target(reference, self.port);
+        }
+        let (folder, _) = self.path.rsplit_once('/')?;
+        own_target(&format!("{folder}/{reference}"), self.port)
     }
 
     async fn send(

@@ -8,6 +8,8 @@ use http::Method;
 pub struct Paths {
     prefix: String,
     endpoint: String,
+    stream: String,
+    messages: String,
 }
 
 /// Where a request goes.
@@ -15,6 +17,10 @@ pub struct Paths {
 pub enum Route {
     /// The MCP endpoint.
     Endpoint,
+    /// The event stream of the older HTTP+SSE transport.
+    Stream,
+    /// Where its messages are sent.
+    Messages,
     /// A person's browser at the bare prefix: a hint, no key needed.
     Person,
     /// Discovery documents that do not exist here: a plain 404, no key needed, so that clients stop looking.
@@ -27,7 +33,12 @@ impl Paths {
     /// Paths below `prefix`, `/` or `/weather`.
     pub fn new(prefix: &str) -> Self {
         let prefix = prefix.trim_end_matches('/').to_owned();
-        Self { endpoint: mooring_contract::config::endpoint_path(&prefix), prefix }
+        Self {
+            endpoint: mooring_contract::config::endpoint_path(&prefix),
+            stream: format!("{prefix}/sse"),
+            messages: format!("{prefix}/messages"),
+            prefix,
+        }
     }
 
     /// The public path of the endpoint.
@@ -35,10 +46,21 @@ impl Paths {
         &self.endpoint
     }
 
+    /// The public path for messages of the older transport.
+    pub fn messages(&self) -> &str {
+        &self.messages
+    }
+
     /// Finds the route. `event_stream`: whether the request accepts `text/event-stream`.
     pub fn find(&self, method: &Method, path: &str, event_stream: bool) -> Route {
         if path == self.endpoint || path.strip_suffix('/').is_some_and(|path| path == self.endpoint) {
             return Route::Endpoint;
+        }
+        if path == self.stream {
+            return Route::Stream;
+        }
+        if path == self.messages {
+            return Route::Messages;
         }
         if let Some("" | "/") = path.strip_prefix(self.prefix.as_str()) {
             // People paste URLs without the path, so the bare prefix is the endpoint for whatever is not a browser.
@@ -67,7 +89,7 @@ mod tests {
 
     #[test]
     fn paths_are_compared_byte_by_byte() {
-        use Route::{Endpoint, Nowhere, Person, WellKnown};
+        use Route::{Endpoint, Messages, Nowhere, Person, Stream, WellKnown};
         let (get, post) = (Method::GET, Method::POST);
         let cases: &[(&str, &Method, &str, bool, Route)] = &[
             ("/", &post, "/mcp", false, Endpoint),
@@ -86,8 +108,16 @@ mod tests {
             ("/", &post, "/mcp;x", false, Nowhere),
             ("/", &post, "/MCP", false, Nowhere),
             ("/", &post, "/mcp_message", false, Nowhere),
-            ("/", &post, "/sse", false, Nowhere),
-            ("/", &post, "/messages", false, Nowhere),
+            ("/", &get, "/sse", true, Stream),
+            ("/", &post, "/sse", false, Stream),
+            ("/", &get, "/sse/", true, Nowhere),
+            ("/", &get, "//sse", true, Nowhere),
+            ("/", &get, "/SSE", true, Nowhere),
+            ("/", &post, "/messages", false, Messages),
+            ("/", &get, "/messages", true, Messages),
+            ("/", &post, "/messages/", false, Nowhere),
+            ("/", &post, "/messages/x", false, Nowhere),
+            ("/", &post, "/message", false, Nowhere),
             ("/", &get, "/metrics", false, Nowhere),
             ("/", &get, "/status", false, Nowhere),
             ("/", &get, "/.well-known/oauth-protected-resource", false, WellKnown),
@@ -97,6 +127,10 @@ mod tests {
             ("/weather", &post, "/weather", false, Endpoint),
             ("/weather", &post, "/weather/", false, Endpoint),
             ("/weather", &get, "/weather/", false, Person),
+            ("/weather", &get, "/weather/sse", true, Stream),
+            ("/weather", &post, "/weather/messages", false, Messages),
+            ("/weather", &get, "/sse", true, Nowhere),
+            ("/weather", &post, "/messages", false, Nowhere),
             ("/weather", &post, "/mcp", false, Nowhere),
             ("/weather", &post, "/", false, Nowhere),
             ("/weather", &post, "/weathermcp", false, Nowhere),

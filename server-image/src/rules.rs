@@ -1,10 +1,11 @@
 //! One configuration, compiled: what each step asks, in the form in which it asks it. A configuration that does not
 //! compile never comes into force.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mooring_contract::Config;
-use mooring_contract::config::{Identity, ServedOver, Source};
+use mooring_contract::config::{Identity, ServedOver, Source, Transport};
 
 use crate::clients::Clients;
 use crate::host::HostRules;
@@ -52,8 +53,21 @@ pub struct Rules {
 pub enum Backend {
     /// An HTTP MCP server in the same pod.
     Http(Box<Relay>),
+    /// The same, where it speaks only the older HTTP+SSE transport.
+    Sse(Arc<Relay>),
     /// Declared tools, served here.
     Tools(ToolServer),
+}
+
+impl Backend {
+    /// The way to the MCP server in the same pod, where there is one, and whether it speaks the older transport.
+    pub fn relay(&self) -> Option<(&Relay, bool)> {
+        match self {
+            Self::Http(relay) => Some((relay, false)),
+            Self::Sse(relay) => Some((relay, true)),
+            Self::Tools(_) => None,
+        }
+    }
 }
 
 /// Where the front door stands, which the command line says and no configuration changes.
@@ -91,7 +105,13 @@ impl Rules {
                     "source: over stdio only declared tools are served; serve this one with --transport http".into()
                 );
             }
-            Source::Http(backend) => Backend::Http(Box::new(Relay::new(&backend, clients)?)),
+            Source::Http(backend) => {
+                let relay = Relay::new(&backend, clients)?;
+                match backend.transport {
+                    Transport::StreamableHttp => Backend::Http(Box::new(relay)),
+                    Transport::Sse => Backend::Sse(Arc::new(relay)),
+                }
+            }
             Source::Tools(tools) => {
                 let tools = tools.into_iter().map(|tool| tool.over(surroundings.transport)).collect();
                 Backend::Tools(ToolServer::new(&server.name, tools, call_timeout, clients, environment)?)

@@ -21,7 +21,24 @@ pub enum Principal {
     Key(Arc<StoredKey>),
 }
 
+/// Whom a session belongs to. Keys of one subject, the old and the new of a rotation, are one principal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Nobody in particular.
+    Anonymous,
+    /// The subject of a key.
+    Key(String),
+}
+
 impl Principal {
+    /// Whom the caller's sessions belong to.
+    pub fn subject(&self) -> Subject {
+        match self {
+            Self::Anonymous => Subject::Anonymous,
+            Self::Key(key) => Subject::Key(key.subject.clone()),
+        }
+    }
+
     /// What logs call the caller.
     pub fn name(&self) -> &str {
         match self {

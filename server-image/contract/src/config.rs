@@ -139,8 +139,29 @@ pub enum Source {
 pub struct HttpBackend {
     /// Port on 127.0.0.1.
     pub port: u16,
-    /// Path of the MCP endpoint, exactly as the backend wants it.
+    /// Path of the MCP endpoint, exactly as the backend wants it; with [`Transport::Sse`] that of its event stream.
     pub path: String,
+    /// Which transport the backend speaks.
+    #[serde(default, skip_serializing_if = "Transport::is_default")]
+    pub transport: Transport,
+}
+
+/// How an HTTP MCP server is spoken to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Transport {
+    /// Streamable HTTP: one endpoint (2025-03-26 and later).
+    #[default]
+    StreamableHttp,
+    /// HTTP+SSE, the transport of 2024-11-05: an event stream, and another address for messages.
+    Sse,
+}
+
+impl Transport {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde wants it")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// One declared tool.
@@ -416,7 +437,7 @@ mod tests {
             server: Identity { namespace: "demo".into(), name: "weather".into(), uid: "1".into() },
             path: "/weather".into(),
             security: Security { hosts: vec!["mcp.example.com".into()], ..Security::default() },
-            source: Source::Http(HttpBackend { port: 8000, path: "/mcp".into() }),
+            source: Source::Http(HttpBackend { port: 8000, path: "/mcp".into(), transport: Transport::StreamableHttp }),
             limits: Limits::default(),
         }
     }
@@ -426,6 +447,16 @@ mod tests {
         let text = config().to_json().unwrap();
         assert_eq!(Config::parse(text.as_bytes()).unwrap(), config());
         insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn the_older_transport_is_written_out_and_the_usual_one_is_not() {
+        let with = |transport| {
+            let source = Source::Http(HttpBackend { port: 1, path: "/sse".into(), transport });
+            serde_json::to_value(Config { source, ..config() }).unwrap()["source"]["http"].clone()
+        };
+        assert_eq!(with(Transport::Sse)["transport"], "sse");
+        assert_eq!(with(Transport::StreamableHttp).get("transport"), None);
     }
 
     #[test]

@@ -7,15 +7,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Response};
+use http_body::Body as HttpBody;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use mooring_contract::door_status::Handshake;
 use serde_json::{Value, json};
 
+use crate::body::{Body, BodyError};
 use crate::era::{Era, LEGACY, MODERN};
 use crate::headers::{METHOD, SESSION, VERSION, essence};
 use crate::refusal::{INTERNAL_ERROR, Refusal};
 use crate::relay::Relay;
+use crate::sse::event::Events;
+use crate::sse::upstream::{self, Upstream};
 
 /// Longest wait for one answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -67,10 +71,50 @@ impl Failure {
     }
 }
 
+/// The way to a server.
+struct Line<'a> {
+    relay: &'a Relay,
+    /// Where answers do not come to the requests themselves.
+    older: Option<Older>,
+    /// Of the last request.
+    id: u64,
+}
+
+/// An open stream of the older transport.
+struct Older {
+    target: String,
+    events: Events<Body>,
+}
+
+impl<'a> Line<'a> {
+    fn new(relay: &'a Relay) -> Self {
+        Self { relay, older: None, id: 0 }
+    }
+
+    async fn older(relay: &'a Relay) -> Result<Self, String> {
+        let accept = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("text/event-stream"))]);
+        let opening = async {
+            let response = relay.own(Method::GET, accept, Bytes::new()).await?;
+            upstream::begin(relay, response.map(|body| body.map_err(BodyError::from).boxed_unsync())).await
+        };
+        let opened = tokio::time::timeout(PATIENCE, opening).await;
+        let opened = opened.map_err(|_| format!("opened no event stream within {} s", PATIENCE.as_secs()))?;
+        let Upstream { target, rest } = opened.map_err(|refusal| wrong(relay, &refusal))?;
+        Ok(Self { older: Some(Older { target, events: Events::new(rest) }), ..Self::new(relay) })
+    }
+}
+
+/// The whole conversation with a server that speaks only the older transport, which the modern era does not have.
+pub async fn older_handshake(relay: &Relay) -> Result<Heard, String> {
+    let mut line = Line::older(relay).await?;
+    let handshake = legacy(&mut line).await.map_err(|failure| failure.words)?;
+    Ok(Heard { handshake, only: Some(Era::Legacy) })
+}
+
 /// The whole conversation; the error is for people.
 pub async fn handshake(relay: &Relay) -> Result<Heard, String> {
-    let legacy = legacy(relay).await;
-    let modern = modern(relay, legacy.is_err()).await;
+    let legacy = legacy(&mut Line::new(relay)).await;
+    let modern = modern(&mut Line::new(relay), legacy.is_err()).await;
     match (legacy, modern) {
         (Ok(legacy), Ok(modern)) => {
             let speaks_modern = modern.protocol_versions.iter().any(|version| is_modern(version));
@@ -96,11 +140,11 @@ fn is_modern(version: &str) -> bool {
     Era::of_revision(version) == Era::Modern
 }
 
-async fn legacy(relay: &Relay) -> Result<Handshake, Failure> {
+async fn legacy(line: &mut Line<'_>) -> Result<Handshake, Failure> {
     let client = json!({"name": "mooring", "version": env!("CARGO_PKG_VERSION")});
     let [newest, ..] = LEGACY;
     let params = json!({"protocolVersion": newest, "capabilities": {}, "clientInfo": client});
-    let (result, headers) = ask(relay, HeaderMap::new(), "initialize", params).await?;
+    let (result, headers) = ask(line, HeaderMap::new(), "initialize", params).await?;
     let version = text(&result, "/protocolVersion")
         .ok_or_else(|| "its answer to initialize names no protocol version".to_owned())?;
     let mut follow = HeaderMap::new();
@@ -111,11 +155,11 @@ async fn legacy(relay: &Relay) -> Result<Handshake, Failure> {
         follow.insert(SESSION, session.clone());
     }
     let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-    drop(post(relay, follow.clone(), &initialized).await); // a server may answer it as it likes
+    drop(post(line, follow.clone(), &initialized).await); // a server may answer it as it likes
     let tools = has_tools(&result);
-    let tool_count = if tools { count(relay, &follow, &json!({})).await } else { None };
+    let tool_count = if tools { count(line, &follow, &json!({})).await } else { None };
     if follow.contains_key(SESSION) {
-        let end = relay.own(Method::DELETE, follow, Bytes::new());
+        let end = line.relay.own(Method::DELETE, follow, Bytes::new());
         drop(tokio::time::timeout(PATIENCE, end).await); // 405 is a fine answer, too
     }
     Ok(Handshake {
@@ -126,7 +170,7 @@ async fn legacy(relay: &Relay) -> Result<Handshake, Failure> {
     })
 }
 
-async fn modern(relay: &Relay, count_tools: bool) -> Result<Handshake, Failure> {
+async fn modern(line: &mut Line<'_>, count_tools: bool) -> Result<Handshake, Failure> {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": MODERN,
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -135,14 +179,14 @@ async fn modern(relay: &Relay, count_tools: bool) -> Result<Handshake, Failure> 
     let mut headers = HeaderMap::new();
     headers.insert(VERSION, HeaderValue::from_static(MODERN));
     let params = json!({"_meta": meta});
-    let (result, _) = ask(relay, headers.clone(), "server/discover", params.clone()).await?;
+    let (result, _) = ask(line, headers.clone(), "server/discover", params.clone()).await?;
     let versions = result.get("supportedVersions").and_then(Value::as_array);
     let versions = versions.ok_or_else(|| "its answer to server/discover names no protocol versions".to_owned())?;
     let mut versions: Vec<String> = versions.iter().filter_map(Value::as_str).map(str::to_owned).collect();
     versions.sort_unstable_by(|a, b| b.cmp(a));
     let info = result.pointer(SERVER_INFO).or_else(|| result.get("serverInfo")).cloned().unwrap_or_default();
     let tools = count_tools && has_tools(&result);
-    let tool_count = if tools { count(relay, &headers, &params).await } else { None };
+    let tool_count = if tools { count(line, &headers, &params).await } else { None };
     Ok(Handshake {
         name: text(&info, "/name").unwrap_or_default(),
         version: text(&info, "/version").unwrap_or_default(),
@@ -152,11 +196,11 @@ async fn modern(relay: &Relay, count_tools: bool) -> Result<Handshake, Failure> 
 }
 
 /// Counts the tools over all pages; `None` where the list is not told.
-async fn count(relay: &Relay, headers: &HeaderMap, params: &Value) -> Option<u32> {
+async fn count(line: &mut Line<'_>, headers: &HeaderMap, params: &Value) -> Option<u32> {
     let mut tools = 0;
     let mut params = params.clone();
     for _ in 0..PAGES {
-        let (result, _) = ask(relay, headers.clone(), "tools/list", params.clone()).await.ok()?;
+        let (result, _) = ask(line, headers.clone(), "tools/list", params.clone()).await.ok()?;
         tools += result.get("tools")?.as_array()?.len();
         let Some(cursor) = result.get("nextCursor").filter(|cursor| cursor.is_string()) else { break };
         params.as_object_mut()?.insert("cursor".into(), cursor.clone());
@@ -166,7 +210,7 @@ async fn count(relay: &Relay, headers: &HeaderMap, params: &Value) -> Option<u32
 
 /// One request; its result and the answer's headers, or what is wrong, in words.
 async fn ask(
-    relay: &Relay,
+    line: &mut Line<'_>,
     mut headers: HeaderMap,
     method: &str,
     params: Value,
@@ -174,13 +218,21 @@ async fn ask(
     if let Ok(name) = HeaderValue::try_from(method) {
         headers.insert(METHOD, name);
     }
-    let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    line.id += 1;
+    let id = line.id;
+    let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
     let asking = async {
-        let response = post(relay, headers, &message).await?;
+        let response = post(line, headers, &message).await?;
         let status = response.status();
         let media_type = essence(response.headers()).to_owned();
         let headers = response.headers().clone();
-        let answer = read(response, &media_type).await;
+        let answer = match &mut line.older {
+            Some(older) if status.is_success() => find(&mut older.events, id).await,
+            _ if media_type.eq_ignore_ascii_case("text/event-stream") => {
+                find(&mut Events::new(response.into_body()), id).await
+            }
+            _ => read(response.into_body()).await,
+        };
         let answer = answer.unwrap_or_default();
         let result = answer.get("result").filter(|result| result.is_object() && status.is_success());
         let status = status.as_u16();
@@ -222,20 +274,31 @@ fn guess(status: u16) -> &'static str {
     }
 }
 
-async fn post(relay: &Relay, mut headers: HeaderMap, message: &Value) -> Result<Response<Incoming>, String> {
+async fn post(line: &mut Line<'_>, mut headers: HeaderMap, message: &Value) -> Result<Response<Incoming>, String> {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-    relay.own(Method::POST, headers, Bytes::from(message.to_string())).await.map_err(|refusal| match refusal {
-        Refusal::BackendAway => format!("nothing answers on port {}", relay.port),
-        Refusal::BackendRedirects => "redirects to another place: is http.path right?".to_owned(),
-        _ => "closed the connection without an HTTP answer: is http.port right?".to_owned(),
-    })
+    let body = Bytes::from(message.to_string());
+    let posted = match &mut line.older {
+        Some(older) => line.relay.own_at(older.target.clone(), Method::POST, headers, body).await,
+        None => line.relay.own(Method::POST, headers, body).await,
+    };
+    posted.map_err(|refusal| wrong(line.relay, &refusal))
 }
 
-/// The message with id 1, from a JSON answer or an event stream.
-async fn read(response: Response<Incoming>, media_type: &str) -> Option<Value> {
-    let events = media_type.eq_ignore_ascii_case("text/event-stream");
-    let mut body = response.into_body();
+/// What is wrong, for people.
+fn wrong(relay: &Relay, refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::BackendAway => format!("nothing answers on port {}", relay.port),
+        Refusal::BackendRedirects => "redirects to another place: is http.path right?".to_owned(),
+        Refusal::BackendWithoutEndpoint => {
+            "opened no event stream with an endpoint: is http.path right, and does it speak HTTP+SSE?".to_owned()
+        }
+        _ => "closed the connection without an HTTP answer: is http.port right?".to_owned(),
+    }
+}
+
+/// A JSON answer.
+async fn read(mut body: Incoming) -> Option<Value> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.ok()?.into_data() else { continue };
@@ -243,37 +306,37 @@ async fn read(response: Response<Incoming>, media_type: &str) -> Option<Value> {
         if bytes.len() > ANSWER_MAXIMUM {
             return None;
         }
-        // A server may keep the stream open after its answer.
-        if events && let Some(message) = find_event(&bytes) {
+    }
+    serde_json::from_slice(&bytes).ok()
+}
+
+/// The answer with this id, among events. A server may keep the stream open after it.
+async fn find<B>(events: &mut Events<B>, id: u64) -> Option<Value>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+    B::Error: Into<BodyError>,
+{
+    while let Some(mut event) = events.next().await.ok()? {
+        let message = event.message().and_then(|message| serde_json::from_slice::<Value>(&message).ok());
+        let answers = |message: &Value| message.get("id") == Some(&id.into()) && message.get("method").is_none();
+        if let Some(message) = message.filter(answers) {
             return Some(message);
         }
     }
-    if events { find_event(&bytes) } else { serde_json::from_slice(&bytes).ok() }
-}
-
-fn find_event(bytes: &[u8]) -> Option<Value> {
-    let text = String::from_utf8_lossy(bytes).replace("\r\n", "\n");
-    let complete = text.rfind("\n\n").and_then(|end| text.get(..end)).unwrap_or_default();
-    complete.split("\n\n").find_map(|event| {
-        let data: Vec<&str> = event
-            .lines()
-            .filter_map(|line| line.strip_prefix("data:"))
-            .map(|data| data.strip_prefix(' ').unwrap_or(data))
-            .collect();
-        let message: Value = serde_json::from_str(&data.join("\n")).ok()?;
-        (message.get("id") == Some(&Value::from(1))).then_some(message)
-    })
+    None
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::body::full;
 
-    #[test]
-    fn the_answer_is_found_among_events() {
-        let stream = "id: 0\ndata: \n\n: comment\n\nevent: message\r\ndata: {\"method\":\"n\"}\r\n\r\ndata: {\"id\":1,\ndata: \"result\":{}}\n\n";
-        assert_eq!(find_event(stream.as_bytes()), Some(json!({"id": 1, "result": {}})));
-        assert_eq!(find_event(&stream.as_bytes()[..stream.len() - 1]), None);
-        assert_eq!(find_event(b""), None);
+    #[tokio::test]
+    async fn the_answer_is_found_among_events() {
+        let stream = "id: 0\ndata: \n\n: comment\n\nevent: message\r\ndata: {\"id\":7,\"method\":\"n\"}\r\n\r\ndata: {\"id\":7,\ndata: \"result\":{}}\n\n";
+        let find_in = async |text: &'static str| find(&mut Events::new(full(text)), 7).await;
+        assert_eq!(find_in(stream).await, Some(json!({"id": 7, "result": {}})));
+        assert_eq!(find_in(&stream[..stream.len() - 1]).await, None);
+        assert_eq!(find_in("").await, None);
     }
 }

@@ -10,6 +10,7 @@ mod handshakes;
 pub mod kubelet;
 mod limits;
 mod managed;
+mod older;
 mod refusals;
 mod relayed;
 mod reloads;

@@ -78,6 +78,18 @@ fn cases() -> Vec<Case> {
         case("http.port", http(json!({"port": 9000})), Seen::Config("/source/http/port", json!(9000)), Stay),
         case("http.path", http(json!({"path": "/rpc"})), Seen::Config("/source/http/path", json!("/rpc")), Stay),
         case(
+            "http.transport",
+            http(json!({"transport": "sse"})),
+            Seen::Config("/source/http/transport", json!("sse")),
+            Stay,
+        ),
+        case(
+            "http.transport and the default path",
+            http(json!({"transport": "sse"})),
+            Seen::Config("/source/http/path", json!("/sse")),
+            Stay,
+        ),
+        case(
             "http.env",
             http(json!({"env": [{"name": "A", "value": "b"}]})),
             has(SERVER, "/env", json!({"name": "A", "value": "b"})),
@@ -373,7 +385,7 @@ fn cases() -> Vec<Case> {
         ),
         case(
             "defaults written out",
-            json!({"path": "/", "networkPolicy": {"enabled": true}, "auth": {"anonymous": false}, "limits": {"bodyBytes": 4_194_304, "callTimeout": "600s", "requests": 1024, "idleTimeout": "2m"}, "http": {"path": "/mcp"}, "cors": {"credentials": false, "maxAge": "600s"}}),
+            json!({"path": "/", "networkPolicy": {"enabled": true}, "auth": {"anonymous": false}, "limits": {"bodyBytes": 4_194_304, "callTimeout": "600s", "requests": 1024, "idleTimeout": "2m"}, "http": {"path": "/mcp", "transport": "streamableHttp"}, "cors": {"credentials": false, "maxAge": "600s"}}),
             Seen::Config("/limits/bodyBytes", json!(4_194_304)),
             Stay,
         ),

@@ -26,7 +26,12 @@ pub struct HttpSource {
     #[schemars(range(min = 1, max = 65535))]
     #[x_kube(validation = Rule::new("self < 24080 || self > 24089").message("ports 24080 to 24089 belong to the front door"))]
     pub port: Option<i32>,
-    /// Path of the MCP endpoint, exactly as the server wants it. Default: `/mcp`.
+    /// How the server is spoken to. Default: `streamableHttp`. With `sse` it is one that knows only HTTP+SSE, the
+    /// transport of 2024-11-05; clients see no difference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<HttpTransport>,
+    /// Path of the MCP endpoint, exactly as the server wants it; with `transport: sse` that of its event stream.
+    /// Default: `/mcp`; with `transport: sse`, `/sse`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256), regex(pattern = r"^/[A-Za-z0-9._~/%-]*$"))]
     pub path: Option<String>,
@@ -68,10 +73,28 @@ impl HttpSource {
         self.port.unwrap_or(8000)
     }
 
+    /// The transport, with its default.
+    pub fn transport(&self) -> HttpTransport {
+        self.transport.unwrap_or_default()
+    }
+
     /// The path, with its default.
     pub fn path(&self) -> &str {
-        self.path.as_deref().unwrap_or("/mcp")
+        self.path.as_deref().unwrap_or(match self.transport() {
+            HttpTransport::StreamableHttp => "/mcp",
+            HttpTransport::Sse => "/sse",
+        })
     }
+}
+
+/// How an HTTP MCP server is spoken to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[expect(missing_docs, reason = "they are the names that MCP has for them")]
+pub enum HttpTransport {
+    #[default]
+    StreamableHttp,
+    Sse,
 }
 
 /// When an image is pulled.

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use auth::{Auth, DeclaredKey, KeySecret};
 pub use cors::Cors;
 pub use exposure::{Ingress, IngressTls};
-pub use http::{HttpSource, ImagePullPolicy};
+pub use http::{HttpSource, HttpTransport, ImagePullPolicy};
 pub use limits::{FrontDoor, Limits, ResourceRequirements};
 pub use network::NetworkPolicy;
 pub use pod::{Pod, SecretName, Volume};

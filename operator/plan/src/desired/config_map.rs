@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use mooring_api::McpServer;
-use mooring_api::spec::{Cors, Tool, ToolHeader, ToolHttp, ToolMethod, ToolOverride};
+use mooring_api::spec::{Cors, HttpTransport, Tool, ToolHeader, ToolHttp, ToolMethod, ToolOverride};
 use mooring_contract::config::{self, Config};
 
 use super::front_door::header_variable;
@@ -80,6 +80,10 @@ fn source(server: &McpServer) -> config::Source {
         Some(http) => config::Source::Http(config::HttpBackend {
             port: u16::try_from(http.port()).unwrap_or_default(), // the schema holds the range
             path: http.path().to_owned(),
+            transport: match http.transport() {
+                HttpTransport::StreamableHttp => config::Transport::StreamableHttp,
+                HttpTransport::Sse => config::Transport::Sse,
+            },
         }),
         None => config::Source::Tools(server.spec.tools.iter().flatten().map(tool).collect()),
     }
