@@ -1,7 +1,7 @@
 """What both Python drivers share: the request from the command line, names that resolve to one address, and the report.
 
-The argument is a JSON object: url, address (where every name leads), headers, mode ("legacy", "auto" or "modern"), and
-optionally call: {name, arguments}. The report is one JSON object on standard output.
+The argument is a JSON object: url, address (where every name leads), headers, mode ("legacy", "auto" or "modern"),
+transport ("streamableHttp" or "sse"), and optionally call: {name, arguments}. The report is one JSON object on standard output.
 """
 
 import asyncio

@@ -2,11 +2,12 @@
 
 import driver
 from fastmcp import Client
-from fastmcp.client.transports import StreamableHttpTransport
+from fastmcp.client.transports import SSETransport, StreamableHttpTransport
 
 
 async def session(request):
-    transport = StreamableHttpTransport(request["url"], headers=request.get("headers"))
+    kind = SSETransport if request.get("transport") == "sse" else StreamableHttpTransport
+    transport = kind(request["url"], headers=request.get("headers"))
     async with Client(transport, mode=driver.mode(request)) as client:
         tools = await client.list_tools()
         report = {

@@ -2,13 +2,17 @@
 
 import driver
 from mcp import Client
+from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 
 
 async def session(request):
     async with create_mcp_http_client(headers=request.get("headers")) as http:
-        transport = streamable_http_client(request["url"], http_client=http)
+        if request.get("transport") == "sse":
+            transport = sse_client(request["url"], headers=request.get("headers"))
+        else:
+            transport = streamable_http_client(request["url"], http_client=http)
         async with Client(transport, mode=driver.mode(request)) as client:
             listed = await client.list_tools()
             report = {

@@ -5,6 +5,7 @@ import { createRequire } from "node:module";
 const require = createRequire(process.env.MOORING_NODE_MODULES + "/");
 const dns = require("node:dns");
 const { Client } = require("@modelcontextprotocol/sdk/client/index.js");
+const { SSEClientTransport } = require("@modelcontextprotocol/sdk/client/sse.js");
 const { StdioClientTransport } = require("@modelcontextprotocol/sdk/client/stdio.js");
 const { StreamableHTTPClientTransport } = require("@modelcontextprotocol/sdk/client/streamableHttp.js");
 
@@ -19,14 +20,18 @@ const report = {};
 const client = new Client({ name: "mooring-tests", version: "1.0.0" });
 try {
   const [command, ...args] = request.command ?? [];
+  const Http = request.transport === "sse" ? SSEClientTransport : StreamableHTTPClientTransport;
   const transport = command
     ? new StdioClientTransport({ command, args, env: process.env, stderr: "ignore" })
-    : new StreamableHTTPClientTransport(new URL(request.url), { requestInit: { headers: request.headers ?? {} } });
-  // A transport over standard streams does not keep what was agreed on.
-  transport.setProtocolVersion ??= (version) => (transport.protocolVersion = version);
+    : new Http(new URL(request.url), { requestInit: { headers: request.headers ?? {} } });
+  // Not every transport tells what was agreed on.
+  const agreed = transport.setProtocolVersion?.bind(transport);
+  transport.setProtocolVersion = (version) => {
+    report.protocolVersion = version;
+    agreed?.(version);
+  };
   await client.connect(transport);
   const { tools } = await client.listTools();
-  report.protocolVersion = transport.protocolVersion;
   report.server = client.getServerVersion()?.name;
   report.tools = tools.map((tool) => tool.name);
   if (request.call) {

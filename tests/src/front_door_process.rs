@@ -35,6 +35,11 @@ pub fn http(port: u16) -> Value {
     json!({"http": {"port": port, "path": "/mcp"}})
 }
 
+/// The `source` that leads to a server on loopback which speaks only HTTP+SSE.
+pub fn http_sse(port: u16) -> Value {
+    json!({"http": {"port": port, "path": "/sse", "transport": "sse"}})
+}
+
 /// A running front door. It is killed when this handle is dropped.
 pub struct FrontDoorProcess {
     process: Process,

@@ -59,15 +59,21 @@ impl Drop for Streaming {
 }
 
 impl Streaming {
-    /// The next event of an event stream that carries data, or `None` where the stream has ended, however it did. Comments are passed over.
+    /// The message of the next event of an event stream, or `None` where the stream has ended, however it did. Comments are passed over.
     pub async fn event(&mut self) -> Result<Option<Value>> {
+        let Some(data) = self.text().await? else { return Ok(None) };
+        Ok(Some(serde_json::from_str(&data).with_context(|| format!("an event with {data}"))?))
+    }
+
+    /// The data of the next event that carries some, whatever they are.
+    pub async fn text(&mut self) -> Result<Option<String>> {
         loop {
             while let Some((event, rest)) = self.unread.split_once("\n\n") {
                 let data: Vec<_> = event.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim).collect();
                 let data = data.join("\n");
                 self.unread = String::from(rest);
                 if !data.is_empty() {
-                    return Ok(Some(serde_json::from_str(&data).with_context(|| format!("an event with {data}"))?));
+                    return Ok(Some(data));
                 }
             }
             let Some(Ok(frame)) = self.body.frame().await else { return Ok(None) };

@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use crate::built;
-use crate::clients::python_clients;
+use crate::clients::{Transport, python_clients};
 use crate::parts::servers::{EVERYTHING_PACKAGE, FASTMCP_PACKAGE};
 use crate::parts::{node, python};
 use crate::process::{Process, free_port};
@@ -47,7 +47,12 @@ impl Server {
 
     /// Starts it. It listens a moment later.
     pub async fn start(self) -> Result<ServerProcess> {
-        let installed = tokio::task::spawn_blocking(move || self.install()).await??;
+        self.start_over(Transport::StreamableHttp).await
+    }
+
+    /// Starts it with one transport alone: HTTP+SSE is at `/sse`, and only the first two have it.
+    pub async fn start_over(self, transport: Transport) -> Result<ServerProcess> {
+        let installed = tokio::task::spawn_blocking(move || self.install(transport)).await??;
         let port = free_port()?;
         let mut start = Command::new(&installed.program);
         start.args(&installed.arguments);
@@ -55,17 +60,20 @@ impl Server {
         Ok(ServerProcess { process: Process::start(self.package(), &start)?, port })
     }
 
-    fn install(self) -> Result<Installed> {
+    fn install(self, transport: Transport) -> Result<Installed> {
+        let older = transport == Transport::Sse;
+        ensure!(!older || matches!(self, Self::Everything | Self::FastMcp), "{self:?} has Streamable HTTP alone");
         let script = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("servers").join(name);
         let python = |home: PathBuf, name: &str| Installed {
             program: home.join("bin/python"),
-            arguments: vec!["-B".into(), script(name)],
+            arguments: vec!["-B".into(), script(name), if older { "sse" } else { "http" }.into()],
         };
         Ok(match self {
             Self::Everything => {
                 let modules = node::package(EVERYTHING_PACKAGE)?.join("node_modules");
                 let start = modules.join("@modelcontextprotocol/server-everything/dist/index.js");
-                let arguments = vec!["--import".into(), script("on_loopback.mjs"), start, "streamableHttp".into()];
+                let mode = if older { "sse" } else { "streamableHttp" };
+                let arguments = vec!["--import".into(), script("on_loopback.mjs"), start, mode.into()];
                 Installed { program: node::node()?, arguments }
             }
             Self::FastMcp => python(python_clients()?, "fastmcp_on_loopback.py"),

@@ -79,7 +79,10 @@ impl Suite {
             ),
             step("harness unit tests", &["test", "--locked", "-p", "mooring-tests", "--lib"]),
         ];
-        const FRONT_DOOR: &[Step] = &[step("front door", &["test", "--locked", "-p", "mooring-server"])];
+        const FRONT_DOOR: &[Step] = &[
+            step("front door", &["test", "--locked", "-p", "mooring-server"]),
+            step("older transport", &["test", "--locked", "-p", "mooring-tests", "--test", "older_transport"]),
+        ];
         const CONFORMANCE: &[Step] = &[
             step("conformance, fixture", &["test", "--locked", "-p", "conformance-server"]),
             step("conformance", &["test", "--locked", "-p", "mooring-tests", "--test", "conformance"]),

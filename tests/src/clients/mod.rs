@@ -5,7 +5,7 @@
 
 mod session;
 
-pub use session::{Call, Mode, Session};
+pub use session::{Call, Mode, Session, Transport};
 
 use std::path::{Path, PathBuf};
 

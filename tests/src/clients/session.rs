@@ -19,6 +19,16 @@ pub enum Mode {
     Modern,
 }
 
+/// How a client speaks HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Transport {
+    /// Streamable HTTP, at an endpoint that ends in `/mcp`.
+    StreamableHttp,
+    /// HTTP+SSE, the transport of 2024-11-05, at an event stream that ends in `/sse`.
+    Sse,
+}
+
 /// One session of a client.
 #[derive(Clone, Debug, Serialize)]
 pub struct Session {
@@ -27,6 +37,7 @@ pub struct Session {
     address: Option<IpAddr>,
     headers: BTreeMap<String, String>,
     mode: Mode,
+    transport: Transport,
     #[serde(skip_serializing_if = "Option::is_none")]
     call: Option<Call>,
     /// The certificate of an authority, PEM.
@@ -46,7 +57,15 @@ pub struct Call {
 impl Session {
     /// A session with the server at this URL.
     pub fn new(url: impl Into<String>) -> Self {
-        Self { url: url.into(), address: None, headers: BTreeMap::new(), mode: Mode::Auto, call: None, trusted: None }
+        Self {
+            url: url.into(),
+            address: None,
+            headers: BTreeMap::new(),
+            mode: Mode::Auto,
+            transport: Transport::StreamableHttp,
+            call: None,
+            trusted: None,
+        }
     }
 
     /// Leads every host name to this address; the port stays that of the URL.
@@ -86,6 +105,13 @@ impl Session {
     #[must_use]
     pub fn trust(mut self, authority: &Path) -> Self {
         self.trusted = Some(authority.to_owned());
+        self
+    }
+
+    /// Speaks this transport; the URL is that of its endpoint. For the SDKs' clients of the first generation.
+    #[must_use]
+    pub fn over(mut self, transport: Transport) -> Self {
+        self.transport = transport;
         self
     }
 
