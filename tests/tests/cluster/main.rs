@@ -44,6 +44,7 @@ const SCENARIOS: &[Scenario] = scenarios! {
     Together Any path::declared_tools_answer_every_client;
     Together Any path::server_everything_answers_every_client;
     Together Any path::fastmcp_below_a_path_answers_every_client;
+    Together Any path::the_older_transport_on_both_sides;
     Together Any path::the_smallest_server_answers_at_its_service;
     Together Any path::a_session_streams_as_it_goes;
     Together Any failures::an_image_that_is_no_mcp_server;

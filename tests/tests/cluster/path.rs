@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use http::StatusCode;
-use mooring_tests::clients::{Client, Report, Session};
+use mooring_tests::clients::{Client, Report, Session, Transport};
 use mooring_tests::mcp::{Streaming, Target};
+use mooring_tests::parts::servers;
 use serde_json::{Value, json};
 
 use crate::room::Room;
@@ -69,6 +70,29 @@ pub(crate) async fn fastmcp_below_a_path_answers_every_client(room: Room) -> Res
         assert_eq!(report.server, "fastmcp-sample");
         assert_eq!((&report.text[..], report.is_error), (&["5".to_owned()][..], false), "{report:?}");
         assert_eq!(report.tools, ["add", "where", "count"]);
+    }
+    Ok(())
+}
+
+/// A server that knows only the transport of 2024-11-05, for clients that know no other and for those that know a newer one.
+pub(crate) async fn the_older_transport_on_both_sides(room: Room) -> Result<()> {
+    let http = json!({"image": servers::EVERYTHING, "args": ["sse"], "port": 3001, "transport": "sse"});
+    let keys = json!({"keys": [{"name": KEY}]});
+    room.serve("older", &json!({"http": http, "hosts": [room.host("older")], "ingress": {}, "auth": keys})).await?;
+    let target = room.entrance("older", KEY).await?;
+    let server = room.server("older").await?;
+    assert_eq!(text(&server, "/status/server/name")?, "mcp-servers/everything");
+    let key = target.key.clone().unwrap_or_default();
+    for (path, transport) in [("/sse", Transport::Sse), ("/mcp", Transport::StreamableHttp)] {
+        let url = format!("http://{}:{}{path}", target.host, target.address.port());
+        let session = Session::new(url).resolve_to(target.address.ip()).key(&key).over(transport);
+        let session = session.call("echo", json!({"message": "hello"}));
+        for client in Client::IN_CLUSTERS {
+            let report = client.run(&session).await.with_context(|| format!("{client:?} over {transport:?}"))?;
+            assert_eq!((&report.text[..], report.is_error), (&["Echo: hello".to_owned()][..], false), "{report:?}");
+        }
+        let nobody = Target { path: path.to_owned(), key: None, ..target.clone() };
+        assert_eq!(nobody.send("GET", "").await?.status, StatusCode::UNAUTHORIZED);
     }
     Ok(())
 }
