@@ -62,7 +62,7 @@ async fn clients_and_servers_meet_whatever_transport_each_knows() -> Result<()> 
             until("no session to be left", mooring_tests::process::PATIENCE, || async {
                 for name in ["mooring_server_sessions", "mooring_server_event_streams", "mooring_server_in_flight"] {
                     let left = pair.door.metric(name, "").await?;
-                    ensure!(left == 0.0, "{name} is {left}\n{}", pair.server.log_text());
+                    ensure!(left < 0.5, "{name} is {left}\n{}", pair.server.log_text());
                 }
                 Ok(())
             })
