@@ -28,7 +28,7 @@ use crate::exchange::Exchange;
 use crate::headers::{LAST_EVENT_ID, SESSION, Seen, VERSION, is_event_stream};
 use crate::log::Entry;
 use crate::pipeline::{Arrival, Refused};
-use crate::refusal::{INTERNAL_ERROR, Refusal, UNSUPPORTED_VERSION, Waiting};
+use crate::refusal::{INTERNAL_ERROR, INVALID_REQUEST, Refusal, Waiting};
 use crate::rules::Rules;
 use crate::who::Principal;
 
@@ -231,7 +231,7 @@ impl Session {
             // Only the newest revision names itself, and it does not have this transport.
             Some(requested) => {
                 let supported = LEGACY.map(str::to_owned).to_vec();
-                Err(Refusal::VersionUnsupported { requested, supported, code: UNSUPPORTED_VERSION }.into())
+                Err(Refusal::VersionUnsupported { requested, supported, code: INVALID_REQUEST }.into())
             }
             None => self.exchange(exchange, caller, bytes).await,
         };

@@ -198,7 +198,7 @@ async fn declared_tools_are_served_to_older_clients() {
     // The newest revision has no such transport; its clients fall back from this answer.
     let discover = r#"{"jsonrpc":"2.0","id":3,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
     let answer = client.ask(discover).await;
-    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(3), &json!(-32022)));
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(3), &json!(-32600)));
     assert_eq!(answer["error"]["data"]["supported"][0], "2025-11-25");
     // What is no message is refused where it was sent.
     assert_eq!(client.post("{").await, 400);
@@ -732,6 +732,6 @@ async fn the_handshake_speaks_the_older_transport_too() {
     request.headers_mut().insert("mcp-method", HeaderValue::from_static("server/discover"));
     let (status, answer) = text(front.ask(request).await).await;
     let answer: Value = serde_json::from_str(&answer).unwrap();
-    assert_eq!((status, &answer["error"]["code"]), (400, &json!(-32022)));
+    assert_eq!((status, &answer["error"]["code"]), (400, &json!(-32600)));
     assert_eq!(answer["error"]["data"]["supported"], json!(["2024-11-05"]));
 }
