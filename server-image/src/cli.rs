@@ -38,8 +38,10 @@ pub enum Command {
 pub enum Transport {
     /// A local client that started this process: standard input and output.
     Stdio,
-    /// Streamable HTTP.
+    /// HTTP.
     Http,
+    /// The same, where people are pointed to the older HTTP+SSE transport, for clients that know nothing else.
+    Sse,
 }
 
 /// Flags of `serve`.
@@ -174,12 +176,13 @@ impl Serve {
     pub fn surroundings(&self) -> Surroundings {
         let transport = match self.transport() {
             Transport::Stdio => config::ServedOver::Stdio,
-            Transport::Http => config::ServedOver::Http,
+            Transport::Http | Transport::Sse => config::ServedOver::Http,
         };
         let loopback_only = self.public().iter().all(|address| address.ip().is_loopback());
         Surroundings {
             transport,
             loopback: self.config.is_none() || transport == config::ServedOver::Stdio || loopback_only,
+            older: self.transport() == Transport::Sse,
             allowed_hosts: list(&self.allowed_hosts),
             allowed_origins: list(&self.allowed_origins),
         }
@@ -307,7 +310,7 @@ mod tests {
             (&["--config", "a", "--kubernetes"], "cannot be used with"),
             (&["--config", "a", "--config-dir", "b"], "cannot be used with"),
             (&["--config", "a", "--stdio", "--transport", "http"], "cannot be used with"),
-            (&["--config", "a", "--transport", "tcp"], "possible values: stdio, http"),
+            (&["--config", "a", "--transport", "tcp"], "possible values: stdio, http, sse"),
             (&["--config", "a", "--host", "example.com"], "write an IP address, or localhost"),
             (&["--config", "a", "--listen", "127.0.0.1:1", "--port", "1"], "cannot be used with"),
             (&["--config", "a", "--shutdown-timeout=-1"], "write a number of seconds"),

@@ -10,6 +10,7 @@ pub struct Paths {
     endpoint: String,
     stream: String,
     messages: String,
+    older: bool,
 }
 
 /// Where a request goes.
@@ -37,13 +38,21 @@ impl Paths {
             endpoint: mooring_contract::config::endpoint_path(&prefix),
             stream: format!("{prefix}/sse"),
             messages: format!("{prefix}/messages"),
+            older: false,
             prefix,
         }
     }
 
-    /// The public path of the endpoint.
+    /// The public path that people are told: the endpoint, or the stream of the older transport.
     pub fn endpoint(&self) -> &str {
-        &self.endpoint
+        if self.older { &self.stream } else { &self.endpoint }
+    }
+
+    /// The same, which tell of the older transport where they tell of a path.
+    #[must_use]
+    pub fn pointing_to_older(mut self, older: bool) -> Self {
+        self.older = older;
+        self
     }
 
     /// The public path for messages of the older transport.

@@ -77,6 +77,8 @@ pub struct Surroundings {
     pub transport: ServedOver,
     /// Whether loopback names are accepted without being listed: in a pod, and where only loopback is listened on.
     pub loopback: bool,
+    /// Whether people are pointed to the older transport.
+    pub older: bool,
     /// Accepted besides `security.allowedHosts`.
     pub allowed_hosts: Vec<String>,
     /// Accepted besides `security.origins`.
@@ -122,7 +124,7 @@ impl Rules {
             origins: OriginRules::new(&security.origins, &security.cors)?,
             anonymous: security.anonymous,
             key_secrets: security.key_secrets,
-            paths: Paths::new(&path),
+            paths: Paths::new(&path).pointing_to_older(surroundings.older),
             body_bytes: limits.body_bytes,
             call_timeout,
             body_timeout: Duration::from_millis(limits.body_timeout_ms),

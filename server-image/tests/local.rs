@@ -180,6 +180,25 @@ source: {tools: [{name: here, http: {url: 'http://127.0.0.1:9/'}}]}
     }
 
     #[test]
+    fn the_older_transport_is_pointed_to() {
+        let folder = Folder::new(&format!("{CONFIG}security: {{anonymous: true}}"));
+        let mut command = program();
+        command.args(["serve", "--log-format", "json", "--transport", "sse", "--port", "0", "--config"]);
+        command.arg(folder.path("weather.yaml"));
+        let (mut running, address) = listening(command);
+        assert_eq!(running.line("enforcing")["endpoint"], "/sse");
+        assert!(get(&address, "/").contains("Its endpoint is /sse"));
+        assert!(get(&address, "/else").contains("the MCP endpoint is /sse"));
+        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        let request = "GET /sse HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n";
+        std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
+        let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stream)).map(Result::unwrap);
+        let told = lines.find(|line| line.starts_with("data: ")).unwrap();
+        assert!(told.starts_with("data: /messages?"));
+        assert_eq!(ping(&address, "localhost", "", ""), 401); // a key that was presented and fails
+    }
+
+    #[test]
     fn running_calls_get_their_time() {
         let api = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = api.local_addr().unwrap().port();

@@ -103,6 +103,7 @@ impl Front {
         let surroundings = Surroundings {
             transport: ServedOver::Http,
             loopback: true,
+            older: false,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
         };
