@@ -86,6 +86,8 @@ pub async fn apply_examples(cluster: &Cluster, namespace: &str) -> Result<String
     for entry in std::fs::read_dir(product::workspace().join("examples"))? {
         files.push(entry?.path());
     }
+    // kubectl looks into no folder below the one that it is given.
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
     files.sort();
     let mut said = String::new();
     for file in files {

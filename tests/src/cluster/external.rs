@@ -99,7 +99,7 @@ impl External {
             let pods = ["delete", "pods", "--all", "--grace-period=1", "--wait=false", "--namespace", namespace];
             self.kubectl(&pods).await?;
         }
-        for kind in ["customresourcedefinitions", "namespaces", "clusterroles", "clusterrolebindings", "ingressclasses"]
+        for kind in ["namespaces", "customresourcedefinitions", "clusterroles", "clusterrolebindings", "ingressclasses"]
         {
             let delete = ["delete", kind, "--selector", MARK, "--timeout=180s"];
             self.kubectl(&delete).await.with_context(|| format!("what stays carries the label {MARK}"))?;

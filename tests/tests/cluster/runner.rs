@@ -111,7 +111,7 @@ pub(crate) async fn run(all: &[Scenario]) -> Result<bool> {
     }
     println!("\nrunning {} tests", wanted.len());
     let start = Instant::now();
-    let mut failures = BTreeMap::new();
+    let (mut failures, mut ended) = (BTreeMap::new(), Ok(()));
     if !wanted.is_empty() {
         let world = Arc::new(World::start().await?);
         let (together, alone): (Vec<Scenario>, Vec<Scenario>) =
@@ -130,7 +130,7 @@ pub(crate) async fn run(all: &[Scenario]) -> Result<bool> {
         }
         print_figures(&world);
         let world = Arc::into_inner(world).context("a scenario still holds the cluster")?;
-        world.stop().await?;
+        ended = world.stop().await;
     }
     if !failures.is_empty() {
         println!("\nfailures:\n");
@@ -150,6 +150,7 @@ pub(crate) async fn run(all: &[Scenario]) -> Result<bool> {
         all.len() - wanted.len(),
         start.elapsed().as_secs_f64()
     );
+    ended?;
     Ok(failures.is_empty())
 }
 
