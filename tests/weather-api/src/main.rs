@@ -42,14 +42,19 @@ async fn report(Json(body): Json<Value>) -> Json<Value> {
     Json(json!({"received": body}))
 }
 
+/// Where it listens: everywhere, as in its image, unless a test says otherwise.
+#[expect(clippy::disallowed_methods, reason = "a program this small has no command line")]
+fn listen() -> String {
+    std::env::var("WEATHER_API_LISTEN").unwrap_or_else(|_| "0.0.0.0:8000".into())
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> std::io::Result<()> {
     let router = Router::new()
         .route("/v1/forecast", get(answer))
         .route("/v1/report", axum::routing::post(report))
         .route("/health", get(|| async { "ok" }));
-    let listen = std::env::var("WEATHER_API_LISTEN").unwrap_or_else(|_| "0.0.0.0:8000".into());
-    let listener = tokio::net::TcpListener::bind(listen).await?;
+    let listener = tokio::net::TcpListener::bind(listen()).await?;
     let stop = async {
         let terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
         if let Ok(mut terminated) = terminated {
