@@ -17,7 +17,7 @@ async def session(request):
             listed = await client.list_tools()
             report = {
                 "protocolVersion": client.protocol_version,
-                "server": client.server_info.name,
+                "server": client.server_info.name if client.server_info else "",
                 "tools": [tool.name for tool in listed.tools],
             }
             if call := request.get("call"):

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 
 use crate::built;
-use crate::clients::{Transport, python_clients};
+use crate::clients::{Client, Transport, python_clients};
 use crate::parts::servers::{EVERYTHING_PACKAGE, FASTMCP_PACKAGE};
 use crate::parts::{node, python};
 use crate::process::{Process, free_port};
@@ -41,7 +41,7 @@ impl Server {
             Self::Everything => EVERYTHING_PACKAGE,
             Self::FastMcp => FASTMCP_PACKAGE,
             Self::Promptise => PROMPTISE_PACKAGE,
-            Self::Rmcp => "rmcp@3.11.0",
+            Self::Rmcp => Client::Rmcp.package(),
         }
     }
 

@@ -17,6 +17,8 @@ pub enum Suite {
     FrontDoor,
     /// The official MCP conformance suite: a fixture directly, through the front door, and declared tools
     Conformance,
+    /// Clients and servers that nobody here wrote, with the front door between them
+    Compatibility,
     /// The operator against a real API server
     ControlPlane,
     /// The Helm chart with the real Helm
@@ -42,13 +44,20 @@ const fn own(what: &'static str, arguments: &'static [&'static str]) -> Step {
 }
 
 impl Suite {
-    const ALL: [Self; 6] =
-        [Self::Pure, Self::FrontDoor, Self::Conformance, Self::ControlPlane, Self::Chart, Self::Cluster];
+    const ALL: [Self; 7] = [
+        Self::Pure,
+        Self::FrontDoor,
+        Self::Conformance,
+        Self::Compatibility,
+        Self::ControlPlane,
+        Self::Chart,
+        Self::Cluster,
+    ];
 
     /// What it needs beyond Rust.
     const fn level(self) -> Option<Level> {
         match self {
-            Self::Pure | Self::FrontDoor | Self::Conformance => None,
+            Self::Pure | Self::FrontDoor | Self::Conformance | Self::Compatibility => None,
             Self::ControlPlane | Self::Chart => Some(Level::ControlPlane),
             Self::Cluster => Some(Level::Node),
         }
@@ -87,6 +96,8 @@ impl Suite {
             step("conformance, fixture", &["test", "--locked", "-p", "conformance-server"]),
             step("conformance", &["test", "--locked", "-p", "mooring-tests", "--test", "conformance"]),
         ];
+        const COMPATIBILITY: &[Step] =
+            &[step("compatibility", &["test", "--locked", "-p", "mooring-tests", "--test", "compatibility"])];
         // Its tests mostly wait, so more of them run at once than there are processors.
         const CONTROL_PLANE: &[Step] = &[
             own(
@@ -116,6 +127,7 @@ impl Suite {
             Self::Pure => PURE,
             Self::FrontDoor => FRONT_DOOR,
             Self::Conformance => CONFORMANCE,
+            Self::Compatibility => COMPATIBILITY,
             Self::ControlPlane => CONTROL_PLANE,
             Self::Chart => CHART,
             Self::Cluster => CLUSTER,

@@ -8,18 +8,22 @@ mod session;
 pub use session::{Call, Mode, Session, Transport};
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::process::Command;
 
-use crate::command;
 use crate::parts::{node, python};
+use crate::{built, command};
 
 const PYTHON_PACKAGES: [&str; 2] = ["mcp==2.3.0", "fastmcp==4.2.3"];
 /// The client that talks to programs which are MCP servers on their standard streams.
 const TYPESCRIPT: &str = "@modelcontextprotocol/sdk@1.32.2";
+
+/// How long a session may take, on a machine that is busy with builds.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A client that is widely used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +42,8 @@ pub enum Client {
     McpRemote,
     /// npm `supergateway`, used likewise.
     Supergateway,
+    /// `rmcp`, the official Rust SDK.
+    Rmcp,
 }
 
 /// What a client got.
@@ -78,6 +84,7 @@ impl Client {
             Self::Inspector => "@modelcontextprotocol/inspector@2.12.0",
             Self::McpRemote => "mcp-remote@0.15.1",
             Self::Supergateway => "supergateway@4.0.0",
+            Self::Rmcp => "rmcp@3.11.0",
         }
     }
 
@@ -90,6 +97,7 @@ impl Client {
                 node::package(self.package())
             }
             Self::TypeScript | Self::TypeScript2 | Self::Inspector => node::package(self.package()),
+            Self::Rmcp => built::binary("rmcp-client"),
         }
     }
 
@@ -107,7 +115,8 @@ impl Client {
         if let Some(authority) = session.trusted() {
             driver.env("SSL_CERT_FILE", authority).env("NODE_EXTRA_CA_CERTS", authority);
         }
-        let printed = command::run_async(driver).await?;
+        let printed = tokio::time::timeout(PATIENCE, command::run_async(driver)).await;
+        let printed = printed.with_context(|| format!("{self:?} did not come to an end"))??;
         let mut report: Value =
             serde_json::from_str(printed.trim()).with_context(|| format!("{self:?} printed {printed}"))?;
         if let Some(error) = report["error"].as_str() {
@@ -135,6 +144,11 @@ impl Client {
                 let name = if self == Self::Python { "mcp_sdk.py" } else { "fastmcp_client.py" };
                 let mut driver = Command::new(installed.join("bin/python"));
                 driver.arg("-B").arg(script(name)).arg(request.to_string());
+                Ok(driver)
+            }
+            Self::Rmcp => {
+                let mut driver = Command::new(installed);
+                driver.arg(request.to_string());
                 Ok(driver)
             }
             Self::TypeScript => nodes(&installed, "typescript_sdk.mjs", &request),

@@ -1,0 +1,86 @@
+//! The columns of the matrix: a front door in front of each server, and the tool that is called there.
+
+use std::process::Command;
+
+use anyhow::Result;
+use mooring_tests::built;
+use mooring_tests::clients::Session;
+use mooring_tests::front_door_process::{FrontDoorProcess, config, http};
+use mooring_tests::process::{Process, free_port};
+use mooring_tests::server_process::{Server, ServerProcess};
+use serde_json::{Value, json};
+
+/// One column.
+pub(crate) struct Backend {
+    /// Package and version, or what else it is.
+    pub(crate) name: &'static str,
+    /// Whether it speaks 2026-07-28. All speak 2025-11-25.
+    pub(crate) modern: bool,
+    pub(crate) tool: Tool,
+    pub(crate) door: FrontDoorProcess,
+    _behind: Behind,
+}
+
+/// A tool, and what it must answer.
+pub(crate) struct Tool {
+    pub(crate) name: &'static str,
+    arguments: Value,
+    pub(crate) text: &'static str,
+}
+
+/// What the front door leads to; ended with it.
+enum Behind {
+    Server(#[expect(dead_code, reason = "held until it is dropped")] ServerProcess),
+    Api(#[expect(dead_code, reason = "held until it is dropped")] Process),
+}
+
+impl Tool {
+    /// The session with a call of this tool at its end.
+    pub(crate) fn called(&self, session: Session) -> Session {
+        session.call(self.name, self.arguments.clone())
+    }
+}
+
+/// A server, whether it is modern, and its tool. A new server is one line.
+fn servers() -> Vec<(Server, bool, Tool)> {
+    let add = || Tool { name: "add", arguments: json!({"a": 2, "b": 3}), text: "5" };
+    let echo = Tool { name: "echo", arguments: json!({"message": "ahoy"}), text: "Echo: ahoy" };
+    let simple =
+        Tool { name: "test_simple_text", arguments: json!({}), text: "This is a simple text response for testing." };
+    vec![
+        (Server::Everything, false, echo),
+        (Server::FastMcp, true, add()),
+        (Server::Promptise, true, add()),
+        (Server::Rmcp, true, simple),
+    ]
+}
+
+/// Starts every column, ready for clients.
+pub(crate) async fn start() -> Result<Vec<Backend>> {
+    let mut columns = vec![declared_tools().await?];
+    for (server, modern, tool) in servers() {
+        let behind = server.start().await?;
+        let door = FrontDoorProcess::start(&config(&http(behind.port()))).await?;
+        columns.push(Backend { name: server.package(), modern, tool, door, _behind: Behind::Server(behind) });
+    }
+    for column in &columns {
+        column.door.ready().await?;
+    }
+    Ok(columns)
+}
+
+/// Tools that the front door serves itself, over an HTTP API.
+async fn declared_tools() -> Result<Backend> {
+    let port = free_port()?;
+    let mut api = Command::new(built::binary("weather-api")?);
+    api.env("WEATHER_API_LISTEN", format!("127.0.0.1:{port}"));
+    let api = Process::start("weather-api", &api)?;
+    let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+    let request = json!({
+        "method": "GET", "url": format!("http://127.0.0.1:{port}/v1/forecast?city={{city}}"), "timeoutMs": 10_000,
+    });
+    let forecast = json!({"name": "forecast", "inputSchema": schema, "http": request});
+    let door = FrontDoorProcess::start(&config(&json!({"tools": [forecast]}))).await?;
+    let tool = Tool { name: "forecast", arguments: json!({"city": "Oslo"}), text: "\"city\":\"Oslo\"" };
+    Ok(Backend { name: "declared tools", modern: true, tool, door, _behind: Behind::Api(api) })
+}
