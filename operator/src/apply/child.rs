@@ -82,10 +82,10 @@ impl Writer {
             match self.send(&key, object, &body, uid).await? {
                 Ok(meta) => {
                     self.metrics.wrote(kind.as_str());
-                    let server_uid = owner.server.metadata.uid.clone().unwrap_or_default();
+                    let server_uid = owner.server.metadata.uid.as_deref().unwrap_or_default();
                     let Meta { uid, generation, resource_version, .. } = meta;
-                    let last = Remembered { digest, uid, generation, resource_version, server_uid };
-                    self.world.memory.remember(owner.key, key, last);
+                    let last = Remembered { digest, uid, generation, resource_version };
+                    self.world.memory.remember(owner.key, server_uid, key, last);
                     return Ok(Done::Applied);
                 }
                 // The object that was meant is gone, or one has come into being: look again, once.
@@ -102,10 +102,7 @@ impl Writer {
 
     /// Whether our last apply still holds and our labels and annotations are still there.
     fn is_as_it_should_be(&self, owner: Owner<'_>, key: &ChildKey, digest: u64, desired: &ObjectMeta) -> bool {
-        let Some(last) = self.world.memory.get(owner.key, key) else { return false };
-        if last.digest != digest || Some(&last.server_uid) != owner.server.metadata.uid.as_ref() {
-            return false;
-        }
+        let Some(last) = self.remembered(owner, key).filter(|last| last.digest == digest) else { return false };
         // What the watch does not show yet is as we left it; when it goes, the memory of it goes too.
         self.world.child(key).is_none_or(|child| {
             let seen = &child.meta;
@@ -121,9 +118,11 @@ impl Writer {
         if let Some(child) = self.world.child(key) {
             return holder(&child.meta, owner);
         }
-        let last = self.world.memory.get(owner.key, key);
-        last.filter(|last| Some(&last.server_uid) == owner.server.metadata.uid.as_ref())
-            .map_or(Holder::None, |last| Holder::Own(last.uid))
+        self.remembered(owner, key).map_or(Holder::None, |last| Holder::Own(last.uid))
+    }
+
+    fn remembered(&self, owner: Owner<'_>, key: &ChildKey) -> Option<Remembered> {
+        self.world.memory.get(owner.key, owner.server.metadata.uid.as_deref(), key)
     }
 
     async fn holder_by_asking<K: Child>(&self, owner: Owner<'_>, key: &ChildKey) -> Result<Holder, ApplyError> {

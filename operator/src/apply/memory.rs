@@ -20,8 +20,6 @@ pub struct Remembered {
     pub generation: Option<i64>,
     /// `metadata.resourceVersion` afterwards.
     pub resource_version: String,
-    /// The McpServer that it was done for.
-    pub server_uid: String,
 }
 
 /// Whether the resourceVersion `seen` is older than `written`.
@@ -47,29 +45,54 @@ impl Remembered {
 /// The memory of all children of all servers.
 #[derive(Debug, Default)]
 pub struct Memory {
-    children: Mutex<HashMap<ServerKey, HashMap<ChildKey, Remembered>>>,
+    servers: Mutex<HashMap<ServerKey, OfServer>>,
+}
+
+/// What is remembered of one server's children. They are a handful, for which a list takes half the room of a map.
+#[derive(Debug, Default)]
+struct OfServer {
+    /// UID of the McpServer that they were applied for.
+    uid: String,
+    children: Vec<(ChildKey, Remembered)>,
+}
+
+impl OfServer {
+    fn get(&self, child: &ChildKey) -> Option<&Remembered> {
+        self.children.iter().find(|(key, _)| key == child).map(|(_, last)| last)
+    }
 }
 
 impl Memory {
-    /// What is remembered of a child.
-    pub fn get(&self, server: &ServerKey, child: &ChildKey) -> Option<Remembered> {
-        self.lock().get(server)?.get(child).cloned()
+    /// What is remembered of a child that was applied for the McpServer with this UID.
+    pub fn get(&self, server: &ServerKey, server_uid: Option<&str>, child: &ChildKey) -> Option<Remembered> {
+        let servers = self.lock();
+        let server = servers.get(server).filter(|server| Some(server.uid.as_str()) == server_uid)?;
+        server.get(child).cloned()
     }
 
     /// Whether a child is as we left it.
     pub fn holds(&self, server: &ServerKey, child: &ChildKey, seen: &Meta) -> bool {
-        self.lock().get(server).and_then(|children| children.get(child)).is_some_and(|last| last.holds(child, seen))
+        self.lock().get(server).and_then(|server| server.get(child)).is_some_and(|last| last.holds(child, seen))
     }
 
-    /// A child was applied.
-    pub fn remember(&self, server: &ServerKey, child: ChildKey, last: Remembered) {
-        self.lock().entry(server.clone()).or_default().insert(child, last);
+    /// A child was applied for the McpServer with this UID. What was applied for an earlier one of the name is of no
+    /// interest any more.
+    pub fn remember(&self, server: &ServerKey, server_uid: &str, child: ChildKey, last: Remembered) {
+        let mut servers = self.lock();
+        let server = servers.entry(server.clone()).or_default();
+        if server.uid != server_uid {
+            *server = OfServer { uid: server_uid.to_owned(), children: Vec::new() };
+        }
+        match server.children.iter_mut().find(|(key, _)| *key == child) {
+            Some((_, known)) => *known = last,
+            None => server.children.push((child, last)),
+        }
     }
 
     /// A child is gone, or of no interest any more.
     pub fn forget(&self, server: &ServerKey, child: &ChildKey) {
-        if let Some(children) = self.lock().get_mut(server) {
-            children.remove(child);
+        if let Some(server) = self.lock().get_mut(server) {
+            server.children.retain(|(key, _)| key != child);
         }
     }
 
@@ -81,18 +104,18 @@ impl Memory {
     /// Forgets the children that `is_gone` names, and tells whose they were.
     pub fn forget_where(&self, is_gone: impl Fn(&ChildKey) -> bool) -> Vec<ServerKey> {
         let mut bereft = Vec::new();
-        for (server, children) in self.lock().iter_mut() {
-            let before = children.len();
-            children.retain(|child, _| !is_gone(child));
-            if children.len() < before {
-                bereft.push(server.clone());
+        for (key, server) in self.lock().iter_mut() {
+            let before = server.children.len();
+            server.children.retain(|(child, _)| !is_gone(child));
+            if server.children.len() < before {
+                bereft.push(key.clone());
             }
         }
         bereft
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ServerKey, HashMap<ChildKey, Remembered>>> {
-        self.children.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ServerKey, OfServer>> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -106,13 +129,7 @@ mod tests {
     }
 
     fn remembered() -> Remembered {
-        Remembered {
-            digest: 1,
-            uid: "u".into(),
-            generation: Some(2),
-            resource_version: "100".into(),
-            server_uid: "s".into(),
-        }
+        Remembered { digest: 1, uid: "u".into(), generation: Some(2), resource_version: "100".into() }
     }
 
     fn seen(uid: &str, generation: i64, resource_version: &str) -> Meta {
@@ -149,9 +166,25 @@ mod tests {
     fn whoever_lost_a_child_is_told() {
         let memory = Memory::default();
         let server = ServerKey::new("demo", "weather");
-        memory.remember(&server, child(Kind::Service), remembered());
+        memory.remember(&server, "s", child(Kind::Service), remembered());
         assert_eq!(memory.forget_where(|key| key.kind == Kind::Secret), []);
         assert_eq!(memory.forget_where(|key| key.kind == Kind::Service), std::slice::from_ref(&server));
-        assert_eq!(memory.get(&server, &child(Kind::Service)), None);
+        assert_eq!(memory.get(&server, Some("s"), &child(Kind::Service)), None);
+    }
+
+    #[test]
+    fn what_was_done_for_an_earlier_server_of_the_name_counts_no_more() {
+        let memory = Memory::default();
+        let server = ServerKey::new("demo", "weather");
+        memory.remember(&server, "s", child(Kind::Service), remembered());
+        memory.remember(&server, "s", child(Kind::Deployment), remembered());
+        assert_eq!(memory.get(&server, Some("s"), &child(Kind::Service)), Some(remembered()));
+        assert_eq!(memory.get(&server, Some("t"), &child(Kind::Service)), None);
+        assert_eq!(memory.get(&server, None, &child(Kind::Service)), None);
+        let anew = Remembered { digest: 2, ..remembered() };
+        memory.remember(&server, "t", child(Kind::Deployment), remembered());
+        memory.remember(&server, "t", child(Kind::Deployment), anew.clone());
+        assert_eq!(memory.get(&server, Some("t"), &child(Kind::Deployment)), Some(anew));
+        assert_eq!(memory.get(&server, Some("t"), &child(Kind::Service)), None);
     }
 }
