@@ -78,7 +78,10 @@ pub(crate) async fn fastmcp_below_a_path_answers_every_client(room: Room) -> Res
 pub(crate) async fn the_older_transport_on_both_sides(room: Room) -> Result<()> {
     let http = json!({"image": servers::EVERYTHING, "args": ["sse"], "port": 3001, "transport": "sse"});
     let keys = json!({"keys": [{"name": KEY}]});
-    room.serve("older", &json!({"http": http, "hosts": [room.host("older")], "ingress": {}, "auth": keys})).await?;
+    // In this mode the server does not heed SIGTERM, and its pod stays for as long as a call may take.
+    let limits = json!({"callTimeout": "30s"});
+    let spec = json!({"http": http, "hosts": [room.host("older")], "ingress": {}, "auth": keys, "limits": limits});
+    room.serve("older", &spec).await?;
     let target = room.entrance("older", KEY).await?;
     let server = room.server("older").await?;
     assert_eq!(text(&server, "/status/server/name")?, "mcp-servers/everything");
