@@ -4,6 +4,7 @@ mod debian;
 mod kubernetes;
 pub mod node;
 mod pause;
+pub mod proxies;
 pub mod python;
 pub mod servers;
 mod tools;

@@ -4,6 +4,7 @@
 mod fleet;
 mod front_door;
 mod pods;
+mod speed;
 
 use std::path::Path;
 
@@ -16,6 +17,8 @@ use serde::Serialize;
 pub enum Bench {
     /// The main job: images, front door at rest, apply to first answer, 200 and 1,000 servers
     Main,
+    /// The front door beside nginx, Envoy, HAProxy and mcp-proxy: CPU for each call, latency, memory
+    FrontDoor,
 }
 
 /// One figure.
@@ -56,6 +59,7 @@ pub fn run(name: Bench, json: Option<&Path>) -> Result<()> {
     let mut figures = Figures::default();
     match name {
         Bench::Main => runtime.block_on(main(&mut figures))?,
+        Bench::FrontDoor => runtime.block_on(front_door_beside_others(&mut figures))?,
     }
     println!("\n{}", figures.0.iter().map(line).collect::<Vec<_>>().join("\n"));
     if let Some(path) = json {
@@ -76,6 +80,15 @@ async fn main(figures: &mut Figures) -> Result<()> {
         fleet::measure(&products, count, figures).await?;
     }
     Ok(())
+}
+
+async fn front_door_beside_others(figures: &mut Figures) -> Result<()> {
+    let door = tokio::task::spawn_blocking(product::build_front_door).await??;
+    let folder = std::env::temp_dir().join(format!("mooring-bench-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let outcome = speed::measure(&door, &folder, figures).await;
+    std::fs::remove_dir_all(&folder)?;
+    outcome
 }
 
 /// The value below which this share of the sorted values lies.

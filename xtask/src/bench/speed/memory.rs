@@ -1,0 +1,124 @@
+//! What the front door holds: for a stream on which nothing happens, after many sessions, and while a huge answer passes to a reader that takes its time.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use futures::future::try_join_all;
+use mooring_tests::product::Product;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
+
+use super::backend::HUGE;
+use super::load::{Target, answered, connect};
+use super::peers::{Peer, Running};
+use super::{Figures, PROXY};
+
+const STREAMS: usize = 1000;
+const SESSIONS: usize = 10_000;
+/// Sessions that are open at the same time.
+const AT_ONCE: usize = 100;
+/// Lets what was freed be freed.
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// Measures all three.
+pub async fn measure(
+    door: &Product,
+    folder: &Path,
+    callers: &Handle,
+    backend: SocketAddr,
+    figures: &mut Figures,
+) -> Result<()> {
+    for peer in [Peer::Mooring, Peer::Nginx, Peer::Envoy, Peer::Haproxy] {
+        let proxy = peer.start(door, folder, backend, PROXY).await?;
+        let each = idle_streams(&proxy, callers).await?;
+        let aim = (peer == Peer::Mooring).then_some("32");
+        figures.add(format!("{}: memory of an idle GET stream, of {STREAMS}", peer.name()), each, "KiB", aim);
+        proxy.stop().await?;
+    }
+    let proxy = Peer::Mooring.start(door, folder, backend, PROXY).await?;
+    let mut rounds = Vec::new();
+    for _ in 0..3 {
+        callers.spawn(sessions(proxy.target.clone())).await??;
+        tokio::time::sleep(SETTLE).await;
+        rounds.push(proxy.memory("VmRSS")?);
+    }
+    if let [first, second, third] = rounds[..] {
+        figures.add(format!("memory after {SESSIONS} sessions"), first / 1024.0, "MiB", None);
+        figures.add("the same after a second round, growth", (second / first - 1.0) * 100.0, "%", Some("5"));
+        figures.add("the same after a third round, growth", (third / second - 1.0) * 100.0, "%", None);
+    }
+    let before = proxy.memory("VmRSS")?;
+    callers.spawn(huge(proxy.target.clone())).await??;
+    figures.add(
+        format!("peak memory while {} MiB pass to a slow reader", HUGE / 1024 / 1024),
+        (proxy.memory("VmHWM")? - before) / 1024.0,
+        "MiB more",
+        None,
+    );
+    proxy.stop().await
+}
+
+/// KiB for each of many streams.
+async fn idle_streams(proxy: &Running, callers: &Handle) -> Result<f64> {
+    tokio::time::sleep(SETTLE).await;
+    let before = proxy.memory("VmRSS")?;
+    let target = proxy.target.clone();
+    let open = async move { try_join_all((0..STREAMS).map(|number| stream(&target, number))).await };
+    let streams: Vec<TcpStream> = callers.spawn(open).await??;
+    tokio::time::sleep(SETTLE).await;
+    let after = proxy.memory("VmRSS")?;
+    drop(streams);
+    Ok((after - before) / STREAMS as f64)
+}
+
+/// An open event stream, once its first bytes are there.
+async fn stream(target: &Target, number: usize) -> Result<TcpStream> {
+    let mut stream = connect(target.address).await?;
+    stream.write_all(&target.request("GET", Some(&format!("session-{number}")), "", false)).await?;
+    let mut received = Vec::new();
+    while !received.windows(2).any(|two| two == b": ") {
+        anyhow::ensure!(stream.read_buf(&mut received).await? > 0, "{}", String::from_utf8_lossy(&received));
+    }
+    Ok(stream)
+}
+
+/// Many sessions, each opened, used once and ended.
+async fn sessions(target: Target) -> Result<()> {
+    let caller = |_| {
+        let target = target.clone();
+        tokio::spawn(async move {
+            let (mut stream, mut received) = (connect(target.address).await?, Vec::new());
+            for _ in 0..SESSIONS / AT_ONCE {
+                let session = target.initialize(&mut stream, &mut received).await?;
+                stream.write_all(&target.request("POST", Some(&session), &target.body("hello"), false)).await?;
+                answered(&mut stream, &mut received).await?;
+                stream.write_all(&target.request("DELETE", Some(&session), "", false)).await?;
+                answered(&mut stream, &mut received).await?;
+            }
+            Ok(())
+        })
+    };
+    try_join_all((0..AT_ONCE).map(caller)).await?.into_iter().collect()
+}
+
+/// A huge answer, for which the reader takes its time.
+async fn huge(target: Target) -> Result<()> {
+    let (mut stream, mut received) = (connect(target.address).await?, Vec::new());
+    let session = target.initialize(&mut stream, &mut received).await?;
+    stream.write_all(&target.request("POST", Some(&session), &target.body("huge"), true)).await?;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let mut taken = 0;
+    let mut piece = vec![0; 64 * 1024];
+    loop {
+        let read = stream.read(&mut piece).await.context("the answer broke off")?;
+        taken += read;
+        if read == 0 || taken > HUGE {
+            break;
+        }
+    }
+    anyhow::ensure!(taken > HUGE, "{taken} bytes of {HUGE}");
+    Ok(())
+}
