@@ -58,7 +58,7 @@ pub fn build() -> Result<Products> {
     compile(&["mooring", "mooring-server", "weather-api"])?;
     Ok(Products {
         operator: product(OPERATOR, "mooring", &["operator"])?,
-        front_door: front_door()?,
+        front_door: product(FRONT_DOOR, "mooring-server", &["serve", "--kubernetes"])?,
         weather_api: product(WEATHER_API, "weather-api", &[])?,
     })
 }
@@ -67,16 +67,6 @@ pub fn build() -> Result<Products> {
 pub fn conformance_server() -> Result<Product> {
     compile(&["conformance-server"])?;
     product(CONFORMANCE_SERVER, "conformance-server", &[])
-}
-
-/// Builds the front door alone.
-pub fn build_front_door() -> Result<Product> {
-    compile(&["mooring-server"])?;
-    front_door()
-}
-
-fn front_door() -> Result<Product> {
-    product(FRONT_DOOR, "mooring-server", &["serve", "--kubernetes"])
 }
 
 fn compile(packages: &[&str]) -> Result<()> {

@@ -83,7 +83,7 @@ async fn main(figures: &mut Figures) -> Result<()> {
 }
 
 async fn front_door_beside_others(figures: &mut Figures) -> Result<()> {
-    let door = tokio::task::spawn_blocking(product::build_front_door).await??;
+    let door = tokio::task::spawn_blocking(product::build).await??.front_door;
     let folder = std::env::temp_dir().join(format!("mooring-bench-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let outcome = speed::measure(&door, &folder, figures).await;
