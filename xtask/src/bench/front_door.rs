@@ -1,12 +1,15 @@
 //! One front door at rest: how soon it is ready after exec, and what it holds.
 
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use mooring_tests::mcp::Target;
+use mooring_tests::process::free_port;
 use mooring_tests::product::Products;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::{Figures, percentile};
@@ -20,10 +23,7 @@ pub async fn measure(products: &Products, figures: &mut Figures) -> Result<()> {
     outcome
 }
 
-async fn measure_in(products: &Products, folder: &std::path::Path, figures: &mut Figures) -> Result<()> {
-    for name in ["config", "keys", "key-secrets", "session"] {
-        std::fs::create_dir_all(folder.join(name))?;
-    }
+async fn measure_in(products: &Products, folder: &Path, figures: &mut Figures) -> Result<()> {
     let config = json!({
         "version": 1,
         "server": {"name": "bench"},
@@ -32,16 +32,14 @@ async fn measure_in(products: &Products, folder: &std::path::Path, figures: &mut
         "source": {"tools": [{"name": "a", "inputSchema": {"type": "object"}, "http": {"method": "GET", "url": "http://127.0.0.1:9/", "timeoutMs": 1000}}]},
         "limits": {"bodyBytes": 4_194_304, "callTimeoutMs": 600_000},
     });
-    std::fs::write(folder.join("config/config.json"), config.to_string())?;
+    let mounted = mounted(folder, &config)?;
     let mut ready = Vec::new();
     let mut memory = Vec::new();
     for _ in 0..RUNS {
         let (address, management) = (free()?, free()?);
         let mut serve = Command::new(&products.front_door.binary);
         serve.arg("serve").args(["--listen", &address.to_string(), "--management-listen", &management.to_string()]);
-        for name in ["config", "keys", "key-secrets", "session"] {
-            serve.arg(format!("--{name}-dir")).arg(folder.join(name));
-        }
+        serve.args(&mounted);
         serve.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
         let start = Instant::now();
         let mut door = serve.spawn().context("the front door does not start")?;
@@ -66,6 +64,18 @@ async fn measure_in(products: &Products, folder: &std::path::Path, figures: &mut
     Ok(())
 }
 
+/// Makes the directories that a pod mounts, with this configuration, and returns the flags that lead to them.
+pub fn mounted(folder: &Path, config: &Value) -> Result<Vec<String>> {
+    let mut flags = Vec::new();
+    for name in ["config", "keys", "key-secrets", "session"] {
+        let directory = folder.join(name);
+        std::fs::create_dir_all(&directory)?;
+        flags.extend([format!("--{name}-dir"), directory.display().to_string()]);
+    }
+    std::fs::write(folder.join("config/config.json"), config.to_string())?;
+    Ok(flags)
+}
+
 /// Resident memory of a process in MiB.
 fn resident(pid: u32) -> Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
@@ -74,6 +84,7 @@ fn resident(pid: u32) -> Result<f64> {
     Ok(kibibytes / 1024.0)
 }
 
-fn free() -> Result<std::net::SocketAddr> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+/// An address that nobody listens on.
+pub fn free() -> Result<SocketAddr> {
+    Ok((Ipv4Addr::LOCALHOST, free_port()?).into())
 }

@@ -13,6 +13,7 @@ use mooring_tests::product::Product;
 use serde_json::json;
 use tokio::process::{Child, Command};
 
+use super::super::front_door::{free, mounted};
 use super::load::{Target, connect};
 
 /// A proxy.
@@ -178,9 +179,6 @@ impl Running {
 }
 
 fn mooring(folder: &Path, listen: SocketAddr, port: u16, key: &Key) -> Result<Vec<String>> {
-    for name in ["config", "keys", "key-secrets", "session"] {
-        std::fs::create_dir_all(folder.join(name))?;
-    }
     let config = json!({
         "version": 1,
         "server": {"name": "bench"},
@@ -189,7 +187,7 @@ fn mooring(folder: &Path, listen: SocketAddr, port: u16, key: &Key) -> Result<Ve
         "source": {"http": {"port": port, "path": "/mcp"}},
         "limits": {"bodyBytes": 4_194_304, "callTimeoutMs": 600_000},
     });
-    write(&folder.join("config"), "config.json", &config.to_string())?;
+    let mounted = mounted(folder, &config)?;
     let metadata = KeyMetadata {
         name: "bench".into(),
         subject: "bench".into(),
@@ -207,9 +205,7 @@ fn mooring(folder: &Path, listen: SocketAddr, port: u16, key: &Key) -> Result<Ve
         "--linger-seconds",
         "0",
     ]);
-    for name in ["config", "keys", "key-secrets", "session"] {
-        arguments.extend([format!("--{name}-dir"), text(&folder.join(name))]);
-    }
+    arguments.extend(mounted);
     Ok(arguments)
 }
 
@@ -307,8 +303,4 @@ fn words(words: &[&str]) -> Vec<String> {
 
 fn text(path: &Path) -> String {
     path.display().to_string()
-}
-
-fn free() -> Result<SocketAddr> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
