@@ -218,6 +218,7 @@ impl Door {
             handshake: answered.handshake.clone(),
             handshake_error: answered.error.clone(),
             keys_last_used: keys.last_used(),
+            ..DoorStatus::default()
         }
     }
 }

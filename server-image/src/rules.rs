@@ -97,7 +97,7 @@ impl Rules {
         environment: Environment<'_>,
         surroundings: &Surroundings,
     ) -> Result<Self, String> {
-        let Config { version: _, server, path, mut security, source, limits } = config;
+        let Config { version: _, server, path, mut security, source, limits, sessions: _ } = config;
         security.allowed_hosts.extend_from_slice(&surroundings.allowed_hosts);
         security.origins.extend_from_slice(&surroundings.allowed_origins);
         let call_timeout = Duration::from_millis(limits.call_timeout_ms);

@@ -31,6 +31,9 @@ pub struct Config {
     /// What one call may cost.
     #[serde(default)]
     pub limits: Limits,
+    /// What holds for sessions.
+    #[serde(default, skip_serializing_if = "Sessions::is_default")]
+    pub sessions: Sessions,
 }
 
 fn this_version() -> u32 {
@@ -366,6 +369,60 @@ impl Default for Limits {
     }
 }
 
+/// What holds for the sessions of the legacy protocol. What is absent has its default.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Sessions {
+    /// Whether there are any.
+    pub mode: SessionMode,
+    /// A session that nobody used for so long ends, in milliseconds. A running call and an open stream count as use.
+    pub idle_timeout_ms: u64,
+    /// Most sessions of one pod; `initialize` gets 503 beyond them.
+    pub max_per_pod: u64,
+    /// Longest life of a session, in milliseconds.
+    pub max_age_ms: u64,
+    /// How long the sessions of a pod that is to stop live on, in milliseconds.
+    pub drain_ms: u64,
+}
+
+/// Whether the server has sessions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SessionMode {
+    /// A session stays on the pod that began it, whatever pod a request reaches.
+    #[default]
+    Sticky,
+    /// There are none: any pod answers any request, and what the backend says of sessions is withheld.
+    Stateless,
+}
+
+impl Sessions {
+    /// Default of `sessions.idleTimeout`: 30 minutes.
+    pub const IDLE_TIMEOUT_MS: u64 = 30 * 60 * 1000;
+    /// Default of `sessions.maxPerPod`.
+    pub const MAX_PER_POD: u64 = 1000;
+    /// Default of `sessions.maxAge`: 24 hours.
+    pub const MAX_AGE_MS: u64 = 24 * 60 * 60 * 1000;
+    /// Default of `sessions.drain`: 5 minutes.
+    pub const DRAIN_MS: u64 = 5 * 60 * 1000;
+
+    /// Whether nothing differs from the defaults.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self {
+            mode: SessionMode::default(),
+            idle_timeout_ms: Self::IDLE_TIMEOUT_MS,
+            max_per_pod: Self::MAX_PER_POD,
+            max_age_ms: Self::MAX_AGE_MS,
+            drain_ms: Self::DRAIN_MS,
+        }
+    }
+}
+
 /// Why a config file is refused. The file in force stays in force.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -439,7 +496,21 @@ mod tests {
             security: Security { hosts: vec!["mcp.example.com".into()], ..Security::default() },
             source: Source::Http(HttpBackend { port: 8000, path: "/mcp".into(), transport: Transport::StreamableHttp }),
             limits: Limits::default(),
+            sessions: Sessions::default(),
         }
+    }
+
+    #[test]
+    fn sessions_are_written_where_they_differ_from_the_defaults() {
+        let stateless = Sessions { mode: SessionMode::Stateless, ..Sessions::default() };
+        let written = serde_json::to_value(Config { sessions: stateless.clone(), ..config() }).unwrap();
+        assert_eq!(written["sessions"]["mode"], "Stateless");
+        assert_eq!(Config::parse(written.to_string().as_bytes()).unwrap().sessions, stateless);
+        let mut partial = serde_json::to_value(config()).unwrap();
+        assert_eq!(partial.get("sessions"), None);
+        partial["sessions"] = serde_json::json!({"maxPerPod": 7});
+        let read = Config::parse(partial.to_string().as_bytes()).unwrap().sessions;
+        assert_eq!(read, Sessions { max_per_pod: 7, ..Sessions::default() });
     }
 
     #[test]

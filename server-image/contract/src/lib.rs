@@ -6,10 +6,13 @@ pub mod door_status;
 pub mod key;
 pub mod key_entry;
 pub mod mount;
+pub mod pod;
 pub mod port;
 pub mod revision;
+pub mod session_key;
 
 pub use config::Config;
 pub use door_status::DoorStatus;
 pub use key::{Key, KeyError};
 pub use key_entry::{EntryError, KeyEntry, KeyMetadata, KeyRecord};
+pub use session_key::{SessionKey, SessionKeyError, Slot};

@@ -11,7 +11,7 @@ pub const CONFIG_FILE: &str = "config.json";
 pub const KEYS_DIR: &str = "/etc/mooring/keys";
 /// One directory for each Secret of `auth.keySecrets`, named like the Secret.
 pub const KEY_SECRETS_DIR: &str = "/etc/mooring/key-secrets";
-/// The Secret `<name>.session`.
+/// The Secret `<name>.session`: the token for `/status`, and one entry for each [`crate::Slot`] of a session key.
 pub const SESSION_DIR: &str = "/etc/mooring/session";
 /// The entry of that Secret which holds the bearer token for `/status` on the management port.
 pub const STATUS_TOKEN_FILE: &str = "status-token";

@@ -33,6 +33,7 @@ fn config(server: &McpServer, settings: &Settings) -> Config {
         security: security(server, settings),
         source: source(server),
         limits: limits(server),
+        sessions: config::Sessions::default(),
     }
 }
 
