@@ -3,18 +3,15 @@
 
 use std::convert::Infallible;
 use std::net::IpAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{Request, Response};
-use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -27,10 +24,11 @@ use crate::clock;
 use crate::door::Phase;
 use crate::metrics::{Listener, Metrics};
 use crate::pipeline::Arrival;
+use crate::wire::answer::{Answer, Streams};
 use crate::wire::fault::Fault;
 use crate::wire::limits::{self, WireLimits};
 use crate::wire::socket::{Protocol, Socket};
-use crate::wire::traffic::{Running, Traffic};
+use crate::wire::traffic::Traffic;
 
 /// How often an HTTP/2 connection is asked whether it lives.
 const PING: Duration = Duration::from_secs(30);
@@ -149,14 +147,19 @@ pub async fn connection<S, H, F>(
         let request = request.map(|body| body.map_err(BodyError::from).boxed_unsync());
         // On the heap, so that a connection whose answer streams for hours does not keep the room of the whole pipeline.
         let answer = Box::pin(handler(arrival, request));
-        async move { Ok::<_, Infallible>(answer.await.map(|body| Answer { body, _running: running })) }
+        async move { Ok::<_, Infallible>(answer.await.map(|body| Answer::new(body, running))) }
     });
     let (socket, in_force) = (TokioIo::new(socket), limits());
     let end = End { protocol, phases, traffic, limits, rim };
     match protocol {
         Protocol::Http1 => end.drive(http_1(&in_force).serve_connection(socket, service)).await,
         // It takes more room than the other.
-        Protocol::Http2 => Box::pin(end.drive(http_2(&in_force).serve_connection(socket, service))).await,
+        Protocol::Http2 => {
+            let Rim { listener, metrics, .. } = end.rim.clone();
+            let streams =
+                Streams { limits: Arc::clone(&end.limits), cut: move || metrics.cut(listener, "slow_reader") };
+            Box::pin(end.drive(http_2(streams, &in_force).serve_connection(socket, service))).await;
+        }
     }
 }
 
@@ -170,8 +173,8 @@ fn http_1(limits: &WireLimits) -> http1::Builder {
     builder
 }
 
-fn http_2(limits: &WireLimits) -> http2::Builder<TokioExecutor> {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+fn http_2<S: Clone>(streams: S, limits: &WireLimits) -> http2::Builder<S> {
+    let mut builder = http2::Builder::new(streams);
     builder
         .timer(TokioTimer::new())
         .keep_alive_interval(PING)
@@ -225,8 +228,13 @@ impl End {
                 Ok(()) = self.phases.changed() => {}
                 () = look.as_mut() => {
                     let now = clock::instant();
-                    let due = self.traffic.idle_since().unwrap_or(now) + (self.limits)().idle_timeout;
+                    let limits = (self.limits)();
+                    let due = self.traffic.idle_since().unwrap_or(now) + limits.idle_timeout;
                     idle = due <= now;
+                    if self.protocol == Protocol::Http2 && due + limits.write_timeout <= now {
+                        // Its client leaves the last of an answer, and with it the connection, open for ever.
+                        return self.rim.metrics.cut(self.rim.listener, "slow_reader");
+                    }
                     if idle {
                         connection.as_mut().graceful_shutdown();
                     }
@@ -234,28 +242,5 @@ impl End {
                 }
             }
         }
-    }
-}
-
-/// An answer, whose end is the end of its request.
-struct Answer {
-    body: Body,
-    _running: Running,
-}
-
-impl HttpBody for Answer {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        Pin::new(&mut self.get_mut().body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

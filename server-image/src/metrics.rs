@@ -81,7 +81,11 @@ impl Default for Metrics {
         registry.register("sessions", "Sessions that the front door keeps itself", metrics.sessions.clone());
         registry.register("reloads", "Changes of configuration or keys that came into force", metrics.reloads.clone());
         registry.register("connections", "Open connections", metrics.connections.clone());
-        registry.register("connections_cut", "Connections that the front door closed unasked", metrics.cut.clone());
+        registry.register(
+            "connections_cut",
+            "Connections and HTTP/2 streams that the front door closed unasked",
+            metrics.cut.clone(),
+        );
         metrics
     }
 }
@@ -136,7 +140,7 @@ impl Metrics {
         self.connections.get_or_create_owned(&listener)
     }
 
-    /// Counts a connection that was closed unasked.
+    /// Counts a connection, or a stream of one, that was closed unasked.
     pub fn cut(&self, Listener { listener }: Listener, reason: &'static str) {
         self.cut.get_or_create(&Cut { listener, reason }).inc();
     }

@@ -6,10 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Empty, StreamBody};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use mooring_contract::config::Limits;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
 use crate::accept::{Rim, connection};
@@ -93,10 +96,39 @@ impl Pipe {
         (clock::instant() - begin).as_secs()
     }
 
-    fn cut(&self, reason: &str) -> bool {
-        let line = format!("connections_cut_total{{listener=\"public\",reason=\"{reason}\"}} 1");
-        self.metrics.text(false).unwrap().1.contains(&line)
+    /// Speaks HTTP/2 with this window for each stream: that many bytes of an answer come before the client reads them.
+    async fn http_2(self, window: u32) -> Http2 {
+        let mut client = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+        client.initial_stream_window_size(window);
+        let (requests, connection) = client.handshake(TokioIo::new(self.client)).await.unwrap();
+        let connection = TaskTracker::new().spawn(connection);
+        Http2 { requests, connection, metrics: self.metrics, _phases: self.phases }
     }
+
+    fn cut(&self, reason: &str) -> bool {
+        cut(&self.metrics, reason) == Some(1)
+    }
+}
+
+/// A client of HTTP/2.
+struct Http2 {
+    requests: SendRequest<Empty<Bytes>>,
+    connection: JoinHandle<hyper::Result<()>>,
+    metrics: Arc<Metrics>,
+    _phases: watch::Sender<Phase>,
+}
+
+impl Http2 {
+    async fn get(&mut self, path: &str) -> Response<Incoming> {
+        let request = Request::get(format!("http://a{path}")).body(Empty::new()).unwrap();
+        self.requests.send_request(request).await.unwrap()
+    }
+}
+
+/// How many were cut for that reason.
+fn cut(metrics: &Metrics, reason: &str) -> Option<u32> {
+    let name = format!("mooring_server_connections_cut_total{{listener=\"public\",reason=\"{reason}\"}} ");
+    metrics.text(false).unwrap().1.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok())
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,20 +207,63 @@ async fn a_silent_stream_is_not_cut() {
 
 #[tokio::test(start_paused = true)]
 async fn http_2_is_closed_when_idle_and_kept_while_a_stream_is_open() {
-    let pipe = Pipe::new();
-    let (mut sender, client) =
-        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(pipe.client)).await.unwrap();
-    let client = TaskTracker::new().spawn(client);
-    let request = |path: &str| Request::get(format!("http://a{path}")).body(Empty::<Bytes>::new()).unwrap();
-    let silent = sender.send_request(request("/silent")).await.unwrap();
+    let mut client = Pipe::new().http_2(65_535).await;
+    let silent = client.get("/silent").await;
     tokio::time::sleep(Duration::from_secs(1000)).await;
-    assert!(!client.is_finished());
+    assert!(!client.connection.is_finished());
     drop(silent);
-    assert_eq!(sender.send_request(request("/")).await.unwrap().status(), 200);
+    assert_eq!(client.get("/").await.status(), 200);
     let begin = clock::instant();
-    client.await.unwrap().unwrap();
+    client.connection.await.unwrap().unwrap();
     let took = (clock::instant() - begin).as_secs();
     assert!((119..=121).contains(&took), "{took}");
+    assert_eq!(cut(&client.metrics, "slow_reader"), None);
+}
+
+/// Its client has no window for it, or less than it needs; the other streams of the connection go on.
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_which_nothing_is_taken_is_reset() {
+    for (window, path) in [(0, "/"), (1000, "/large"), (40_000, "/large")] {
+        let mut client = Pipe::new().http_2(window).await;
+        let silent = client.get("/silent").await;
+        let begin = clock::instant();
+        let answer = client.get(path).await;
+        while cut(&client.metrics, "slow_reader").is_none() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        let took = (clock::instant() - begin).as_secs();
+        assert!((60..=121).contains(&took), "{took}");
+        let broken = answer.into_body().collect().await.unwrap_err();
+        assert!(format!("{broken:?}").contains("Reset") && format!("{broken:?}").contains("CANCEL"), "{broken:?}");
+        assert_eq!(client.get("/silent").await.status(), 200);
+        let mut silent = silent.into_body();
+        assert!(tokio::time::timeout(Duration::from_secs(1000), silent.frame()).await.is_err(), "{path}");
+        assert_eq!(cut(&client.metrics, "slow_reader"), Some(1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_is_read_slowly_is_not_reset() {
+    let mut client = Pipe::new().http_2(65_535).await;
+    let mut answer = client.get("/large").await.into_body();
+    let mut total = 0;
+    while let Some(frame) = answer.frame().await {
+        total += frame.unwrap().into_data().unwrap().len();
+        tokio::time::sleep(Duration::from_secs(20)).await; // it opens the window with every second frame
+    }
+    assert_eq!((total, cut(&client.metrics, "slow_reader")), (10_000_000, None));
+}
+
+/// The stream has ended for us, though not for its client.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_keeps_the_last_bytes_of_an_answer_waiting_is_cut() {
+    let mut client = Pipe::new().http_2(3).await;
+    let _unread = client.get("/").await;
+    let begin = clock::instant();
+    let _ended = client.connection.await.unwrap();
+    let took = (clock::instant() - begin).as_secs();
+    assert!((180..=182).contains(&took), "{took}");
+    assert_eq!(cut(&client.metrics, "slow_reader"), Some(1));
 }
 
 #[tokio::test(start_paused = true)]

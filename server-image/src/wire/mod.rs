@@ -1,5 +1,6 @@
 //! The wire: what holds for the bytes of a connection, before and after HTTP is spoken on it.
 
+pub mod answer;
 pub mod fault;
 pub mod framing;
 pub mod limits;
