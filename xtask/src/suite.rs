@@ -27,20 +27,28 @@ pub enum Suite {
     Cluster,
 }
 
-/// One command of a suite.
+/// One run of cargo.
 struct Step {
     what: &'static str,
+    command: &'static [&'static str],
     arguments: &'static [&'static str],
     /// Whether it is about the clusters that the harness brings up, so that somebody else's is no use to it.
     own: bool,
 }
 
-const fn step(what: &'static str, arguments: &'static [&'static str]) -> Step {
-    Step { what, arguments, own: false }
+/// Every target runs, so that one that fails hides no other.
+const TEST: &[&str] = &["test", "--locked", "--no-fail-fast"];
+
+const fn cargo(what: &'static str, command: &'static [&'static str]) -> Step {
+    Step { what, command, arguments: &[], own: false }
+}
+
+const fn tests(what: &'static str, arguments: &'static [&'static str]) -> Step {
+    Step { what, command: TEST, arguments, own: false }
 }
 
 const fn own(what: &'static str, arguments: &'static [&'static str]) -> Step {
-    Step { what, arguments, own: true }
+    Step { what, command: TEST, arguments, own: true }
 }
 
 impl Suite {
@@ -65,13 +73,11 @@ impl Suite {
 
     const fn steps(self) -> &'static [Step] {
         const PURE: &[Step] = &[
-            step("formatting", &["fmt", "--all", "--check"]),
-            step("clippy", &["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"]),
-            step(
+            cargo("formatting", &["fmt", "--all", "--check"]),
+            cargo("clippy", &["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"]),
+            tests(
                 "unit tests",
                 &[
-                    "test",
-                    "--locked",
                     "-p",
                     "mooring-contract",
                     "-p",
@@ -86,42 +92,29 @@ impl Suite {
                     "xtask",
                 ],
             ),
-            step("harness unit tests", &["test", "--locked", "-p", "mooring-tests", "--lib"]),
+            tests("harness unit tests", &["-p", "mooring-tests", "--lib"]),
         ];
         const FRONT_DOOR: &[Step] = &[
-            step("front door", &["test", "--locked", "-p", "mooring-server"]),
-            step("older transport", &["test", "--locked", "-p", "mooring-tests", "--test", "older_transport"]),
+            tests("front door", &["-p", "mooring-server"]),
+            tests("older transport", &["-p", "mooring-tests", "--test", "older_transport"]),
         ];
         const CONFORMANCE: &[Step] = &[
-            step("conformance, fixture", &["test", "--locked", "-p", "conformance-server"]),
-            step("conformance", &["test", "--locked", "-p", "mooring-tests", "--test", "conformance"]),
+            tests("conformance, fixture", &["-p", "conformance-server"]),
+            tests("conformance", &["-p", "mooring-tests", "--test", "conformance"]),
         ];
-        const COMPATIBILITY: &[Step] =
-            &[step("compatibility", &["test", "--locked", "-p", "mooring-tests", "--test", "compatibility"])];
+        const COMPATIBILITY: &[Step] = &[tests("compatibility", &["-p", "mooring-tests", "--test", "compatibility"])];
         // Its tests mostly wait, so more of them run at once than there are processors.
         const CONTROL_PLANE: &[Step] = &[
             own(
                 "harness, control plane",
-                &[
-                    "test",
-                    "--locked",
-                    "-p",
-                    "mooring-tests",
-                    "--test",
-                    "harness_control_plane",
-                    "--",
-                    "--test-threads=6",
-                ],
+                &["-p", "mooring-tests", "--test", "harness_control_plane", "--", "--test-threads=6"],
             ),
-            step(
-                "control plane",
-                &["test", "--locked", "-p", "mooring-tests", "--test", "control_plane", "--", "--test-threads=6"],
-            ),
+            tests("control plane", &["-p", "mooring-tests", "--test", "control_plane", "--", "--test-threads=6"]),
         ];
-        const CHART: &[Step] = &[step("chart", &["test", "--locked", "-p", "mooring-tests", "--test", "chart"])];
+        const CHART: &[Step] = &[tests("chart", &["-p", "mooring-tests", "--test", "chart"])];
         const CLUSTER: &[Step] = &[
-            own("harness, node", &["test", "--locked", "-p", "mooring-tests", "--test", "harness_node"]),
-            step("cluster", &["test", "--locked", "-p", "mooring-tests", "--test", "cluster"]),
+            own("harness, node", &["-p", "mooring-tests", "--test", "harness_node"]),
+            tests("cluster", &["-p", "mooring-tests", "--test", "cluster"]),
         ];
         match self {
             Self::Pure => PURE,
@@ -159,7 +152,7 @@ pub fn run(fast: bool, named: &[Suite]) -> Result<()> {
             let start = Instant::now();
             let mut cargo = command::cargo();
             cargo.env(left_out::FILE, &report.left_out);
-            let status = cargo.current_dir(product::workspace()).args(step.arguments).status()?;
+            let status = cargo.current_dir(product::workspace()).args(step.command).args(step.arguments).status()?;
             report.ran(step.what, Some(start.elapsed()), status.success());
             if let (Some(kubeconfig), Some(_)) = (&there, suite.level()) {
                 clear(kubeconfig)?;
