@@ -84,8 +84,9 @@ impl Writer {
                     self.metrics.wrote(kind.as_str());
                     let server_uid = owner.server.metadata.uid.as_deref().unwrap_or_default();
                     let Meta { uid, generation, resource_version, .. } = meta;
-                    let last = Remembered { digest, uid, generation, resource_version };
-                    self.world.memory.remember(owner.key, server_uid, key, last);
+                    let last =
+                        Remembered { digest, uid: uid.into(), generation, resource_version: resource_version.into() };
+                    self.world.memory.remember(owner.key, server_uid, &key, last);
                     return Ok(Done::Applied);
                 }
                 // The object that was meant is gone, or one has come into being: look again, once.
@@ -107,7 +108,7 @@ impl Writer {
         self.world.child(key).is_none_or(|child| {
             let seen = &child.meta;
             let lags = is_older(&seen.resource_version, &last.resource_version);
-            last.holds(key, seen)
+            last.holds(key.kind, seen)
                 && (lags
                     || (has_all(&seen.labels, desired.labels.as_ref())
                         && has_all(&seen.annotations, desired.annotations.as_ref())))
@@ -118,7 +119,7 @@ impl Writer {
         if let Some(child) = self.world.child(key) {
             return holder(&child.meta, owner);
         }
-        self.remembered(owner, key).map_or(Holder::None, |last| Holder::Own(last.uid))
+        self.remembered(owner, key).map_or(Holder::None, |last| Holder::Own(last.uid.into()))
     }
 
     fn remembered(&self, owner: Owner<'_>, key: &ChildKey) -> Option<Remembered> {

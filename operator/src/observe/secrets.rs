@@ -11,14 +11,14 @@ use k8s_openapi::api::core::v1::Secret;
 use crate::apply::memory::is_older;
 
 struct Copy {
-    resource_version: String,
+    resource_version: Box<str>,
     json: Box<[u8]>,
 }
 
 impl Copy {
     /// Whether it is no older than what the watch shows (`None` where it does not show it yet).
     fn is_good(&self, shown: Option<&str>) -> bool {
-        shown.is_none_or(|shown| shown == self.resource_version || is_older(shown, &self.resource_version))
+        shown.is_none_or(|shown| *shown == *self.resource_version || is_older(shown, &self.resource_version))
     }
 }
 
@@ -53,8 +53,8 @@ impl SecretBook {
         secret.metadata.managed_fields = None;
         secret.metadata.labels = None;
         if let Ok(json) = serde_json::to_vec(&secret) {
-            let resource_version = secret.metadata.resource_version.clone().unwrap_or_default();
-            let copy = Copy { resource_version, json: json.into_boxed_slice() };
+            let resource_version = secret.metadata.resource_version.as_deref().unwrap_or_default();
+            let copy = Copy { resource_version: resource_version.into(), json: json.into_boxed_slice() };
             self.lock().insert((namespace.to_owned(), name.to_owned()), copy);
         }
         secret

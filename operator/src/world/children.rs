@@ -68,12 +68,13 @@ impl World {
 
     /// A complete list of one kind was seen, in one namespace or in all: what is not in it is gone.
     pub fn retain_children(&self, kind: Kind, namespace: Option<&str>, seen: &HashSet<(String, String)>) -> Vec<Wake> {
-        let is_gone = |key: &ChildKey| {
-            key.kind == kind
-                && namespace.is_none_or(|namespace| namespace == key.namespace)
-                && !seen.contains(&(key.namespace.clone(), key.name.clone()))
+        let is_gone = |of_kind: Kind, in_namespace: &str, name: &str| {
+            of_kind == kind
+                && namespace.is_none_or(|namespace| namespace == in_namespace)
+                && !seen.contains(&(in_namespace.to_owned(), name.to_owned()))
         };
-        let gone: Vec<ChildKey> = self.read().children.keys().filter(|key| is_gone(key)).cloned().collect();
+        let is_gone_key = |key: &&ChildKey| is_gone(key.kind, &key.namespace, &key.name);
+        let gone: Vec<ChildKey> = self.read().children.keys().filter(is_gone_key).cloned().collect();
         let mut wakes: Vec<Wake> = gone.iter().flat_map(|key| self.remove_child(key, None)).collect();
         // What was made and deleted between two lists was never in the store.
         wakes.extend(self.memory.forget_where(is_gone).into_iter().map(|server| (server, Cause::Other)));
