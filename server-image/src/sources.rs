@@ -154,6 +154,9 @@ fn written(bytes: &[u8]) -> Result<Config, String> {
                 .to_owned(),
         );
     }
+    if document.is_object() {
+        require(&document)?;
+    }
     let mut unknown = Vec::new();
     let mut note = |path: serde_ignored::Path<'_>| unknown.push(path.to_string().replace(".?", "")); // ? is a choice
     let reading = serde_ignored::Deserializer::new(document, &mut note);
@@ -168,6 +171,20 @@ fn written(bytes: &[u8]) -> Result<Config, String> {
         Some(field) if config.version <= VERSION => Err(format!("{field}: there is no such field")),
         _ => Ok(config),
     }
+}
+
+/// What has no default, and how it is written.
+fn require(document: &Value) -> Result<(), &'static str> {
+    if document.pointer("/server/name").is_none() {
+        return Err("server.name is missing: write `server: {name: weather}`, what the server calls itself");
+    }
+    if document.get("source").is_none() {
+        return Err(
+            "source is missing: write `source: {tools: [...]}`, or `source: {http: {port: 8000, path: /mcp}}` \
+                    for an HTTP MCP server on this machine",
+        );
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -206,7 +223,14 @@ source:
             ("", "it is empty"),
             ("{", "it is no JSON"),
             ("a: [", "it is no YAML"),
-            ("server: {name: a}", "source"),
+            ("server: {name: a}", "source is missing: write `source: {tools: [...]}`"),
+            ("server: {name: a}\nsources: {tools: []}", "source is missing"),
+            ("source: {tools: []}", "server.name is missing: write `server: {name: weather}`"),
+            ("server: {}\nsource: {tools: []}", "server.name is missing"),
+            ("server:\nsource: {tools: []}", "server.name is missing"),
+            ("server: weather\nsource: {tools: []}", "server.name is missing"),
+            ("server: {name: 7}\nsource: {tools: []}", "server.name: invalid type"),
+            ("- a", "invalid type"),
             ("server: {name: a}\nsource: {tool: []}", "source"),
             ("server: {name: a}\nsource: {tools: [{name: b}]}", "source.tools[0]: missing field `http`"),
             ("server: {name: a}\nsource: {tools: []}\ntolls: 1", "tolls: there is no such field"),
