@@ -7,26 +7,27 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use http::{HeaderMap, HeaderValue};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::admit::admit;
 use crate::cli::Serve;
 use crate::door::Door;
 use crate::era::{self, Era};
 use crate::headers::VERSION;
-use crate::peek::{Reading, Seen, peek};
+use crate::peek::{Message, Reading, Seen, peek};
 use crate::pipeline::Refused;
 use crate::refusal::{Refusal, Waiting};
 use crate::reload::Reloader;
 use crate::rules::Backend;
 use crate::serve::Stop;
-use crate::tools::{self, Reply};
+use crate::tools;
 
 /// Ends a request that is running. Over stdio it is how clients of both eras cancel.
 const CANCELLED: &str = "notifications/cancelled";
@@ -58,7 +59,14 @@ async fn serve(
     let writing = TaskTracker::new();
     writing.spawn(write(output, lines));
     writing.close();
-    let mut client = Client { door, answers, calls: calls.clone(), revision: None, running: HashMap::new() };
+    let mut client = Client {
+        door,
+        answers,
+        calls: calls.clone(),
+        answering: TaskTracker::new(),
+        revision: None,
+        running: HashMap::new(),
+    };
     let mut input = BufReader::new(input);
     loop {
         let limit = client.door.rules().map_or(0, |rules| rules.body_bytes);
@@ -96,7 +104,10 @@ async fn serve(
 struct Client {
     door: Arc<Door>,
     answers: mpsc::Sender<String>,
+    /// One task for each request.
     calls: TaskTracker,
+    /// One task for each message or batch, which waits for its requests. The writer waits for these.
+    answering: TaskTracker,
     /// The revision that the handshake settled.
     revision: Option<&'static str>,
     /// Requests by their ids, as they were written.
@@ -117,52 +128,76 @@ impl Client {
                 .map(|admitted| (admitted.era, admitted.waiting))
                 .map_err(|Refused { refusal, waiting, .. }| refusal.message(&waiting))?,
         };
-        if let Reading::One(message) = &reading {
-            match (era, message.call(), message.method()) {
-                (_, _, Some(CANCELLED)) => self.cancel(bytes),
-                (Era::Legacy, Some(call), Some("initialize")) => {
-                    let asked = call.params.protocol_version.as_ref().and_then(Seen::text);
-                    self.revision = Some(tools::negotiate(asked));
-                }
-                _ => {}
-            }
+        self.cancel(bytes, &reading);
+        if let Reading::One(Message::Request(_, call)) = &reading
+            && era == Era::Legacy
+            && call.method == "initialize"
+        {
+            let asked = call.params.protocol_version.as_ref().and_then(Seen::text);
+            self.revision = Some(tools::negotiate(asked));
         }
         let Some(rules) = self.door.rules() else { return Ok(()) }; // there were some before the first line was read
         let Backend::Tools(server) = &rules.backend else { return Ok(()) }; // nothing else compiles over stdio
-        let reply = match server.reply(None, &reading, era, &self.calls) {
-            Ok(reply) => reply,
+        let requests = match server.requests(None, &reading, era, &self.calls) {
+            Ok(requests) => requests,
             // JSON-RPC answers no notification, not even one that is refused.
-            Err(_) if matches!(waiting, Waiting::Nobody) => None,
+            Err(_) if matches!(waiting, Waiting::Nobody) => return Ok(()),
             Err(refusal) => return Err(refusal.message(&waiting)),
         };
-        if let Some(reply) = reply {
-            self.begin(reply, waiting, rules.call_timeout);
+        if !requests.is_empty() {
+            self.begin(requests, waiting, rules.call_timeout);
         }
         Ok(())
     }
 
-    fn begin(&mut self, reply: impl Future<Output = Reply> + Send + 'static, waiting: Waiting, longest: Duration) {
+    /// Begins the requests of one message or batch, which are answered together.
+    fn begin(&mut self, requests: Vec<tools::Request>, waiting: Waiting, longest: Duration) {
+        self.running.retain(|_, call| !call.is_finished());
+        let mut calls = Vec::with_capacity(requests.len());
+        for (id, reply) in requests {
+            let call = AbortOnDropHandle::new(self.calls.spawn(reply));
+            self.running.insert(id.get().to_owned(), call.abort_handle());
+            calls.push(call);
+        }
         let answers = self.answers.clone();
-        let id = match &waiting {
-            Waiting::One(id) => Some(id.get().to_owned()),
-            Waiting::Nobody | Waiting::Batch(_) => None,
-        };
-        let call = self.calls.spawn(async move {
-            let text = match tokio::time::timeout(longest, reply).await {
-                Ok(reply) => reply.text,
+        self.answering.spawn(async move {
+            let text = match tokio::time::timeout(longest, join_all(calls)).await {
+                Ok(ended) => {
+                    // What was cancelled is not answered.
+                    let replies: Vec<_> = ended.into_iter().flatten().collect();
+                    if replies.is_empty() {
+                        return;
+                    }
+                    tools::joined(replies, matches!(waiting, Waiting::Batch(_))).text
+                }
                 Err(_) => Refusal::BackendSlow.message(&waiting),
             };
             let _ = answers.send(text).await; // nobody reads any more
         });
-        self.running.retain(|_, call| !call.is_finished());
-        self.running.extend(id.map(|id| (id, call.abort_handle())));
     }
 
     fn headers(&self) -> HeaderMap {
         self.revision.map(|revision| (VERSION, HeaderValue::from_static(revision))).into_iter().collect()
     }
 
-    fn cancel(&mut self, bytes: &[u8]) {
+    /// Ends the requests that are cancelled, each by its id, whether it came alone or in a batch.
+    fn cancel(&mut self, bytes: &[u8], reading: &Reading<'_>) {
+        let cancels = |message: &Message<'_>| message.method() == Some(CANCELLED);
+        match reading {
+            Reading::One(message) if cancels(message) => self.cancel_one(bytes),
+            Reading::Batch(messages) if messages.iter().flatten().any(cancels) => {
+                let texts: Vec<&RawValue> = serde_json::from_slice(bytes).unwrap_or_default(); // it was read before
+                for (text, message) in texts.into_iter().zip(messages) {
+                    if message.as_ref().is_ok_and(cancels) {
+                        self.cancel_one(text.get().as_bytes());
+                    }
+                }
+            }
+            Reading::One(_) | Reading::Batch(_) => {}
+        }
+    }
+
+    fn cancel_one(&mut self, notification: &[u8]) {
         #[derive(Deserialize)]
         struct Cancelled<'a> {
             #[serde(borrow)]
@@ -173,7 +208,7 @@ impl Client {
             #[serde(borrow, rename = "requestId")]
             request_id: &'a RawValue,
         }
-        let cancelled = serde_json::from_slice::<Cancelled<'_>>(bytes).ok();
+        let cancelled = serde_json::from_slice::<Cancelled<'_>>(notification).ok();
         let call = cancelled.and_then(|cancelled| self.running.remove(cancelled.params.request_id.get()));
         if let Some(call) = call {
             call.abort();

@@ -199,6 +199,33 @@ mod tests {
         assert_eq!(server.end(), "");
     }
 
+    /// The other requests of the batch are answered; of a batch without any left there is no answer.
+    #[test]
+    fn one_request_of_a_batch_is_cancelled() {
+        let (api, config) = api();
+        let mut server = Server::start(&config, &[]);
+        server.ask(&request("0", "initialize", r#""protocolVersion":"2025-03-26""#));
+        let call = |id: &str| request(id, "tools/call", r#""name":"forecast""#);
+        let cancelled = |id: &str| {
+            format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
+        };
+        let let_go = |server: &mut Server, cancel: &str| {
+            let (mut asked, _) = api.accept().unwrap();
+            server.send(cancel);
+            asked.read_to_end(&mut Vec::new()).unwrap();
+        };
+
+        server.send(&format!("[{},{}]", call("1"), request("2", "ping", "")));
+        let_go(&mut server, &cancelled("1"));
+        assert_eq!(server.next(), json!([{"jsonrpc": "2.0", "id": 2, "result": {}}]));
+
+        // The notification may come in a batch, too, and among others.
+        server.send(&format!("[{}]", call("3")));
+        let_go(&mut server, &format!("[{},{},{}]", cancelled("9"), cancelled("3"), request("4", "ping", "")));
+        assert_eq!(server.next()[0]["id"], 4);
+        assert_eq!(server.end(), "");
+    }
+
     #[test]
     fn at_the_end_of_input_what_is_running_is_answered() {
         let (api, config) = api();

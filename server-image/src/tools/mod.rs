@@ -50,7 +50,10 @@ enum Outcome {
     Error { code: i64, message: String },
 }
 
-/// The answer to a message or a batch.
+/// A request, by its id as it came, and the answer to it.
+pub type Request = (Box<RawValue>, BoxFuture<'static, Reply>);
+
+/// The answer to a request, or those to a batch.
 pub struct Reply {
     /// JSON.
     pub text: String,
@@ -105,51 +108,44 @@ impl ToolServer {
         era: Era,
         calls: &TaskTracker,
     ) -> Result<BoxFuture<'static, Response<Body>>, Refusal> {
-        let Some(reply) = self.reply(Some(headers), reading, era, calls)? else {
+        let requests = self.requests(Some(headers), reading, era, calls)?;
+        if requests.is_empty() {
             return Ok(ready(accepted()).boxed());
-        };
+        }
         let form = Form::of(headers)?;
+        let is_batch = matches!(reading, Reading::Batch(_));
         let answer = async move {
-            let Reply { text, is_unknown_method } = reply.await;
+            let replies = join_all(requests.into_iter().map(|(_, reply)| reply)).await;
+            let Reply { text, is_unknown_method } = joined(replies, is_batch);
             let missing = era == Era::Modern && is_unknown_method;
             form.answer(if missing { StatusCode::NOT_FOUND } else { StatusCode::OK }, text)
         };
         Ok(answer.boxed())
     }
 
-    /// Answers one message or batch, whatever it came by; `None` where nobody waits. Headers say something over HTTP only.
-    pub fn reply(
+    /// The requests of one message or batch, whatever it came by; none where nobody waits. Headers say something over
+    /// HTTP only.
+    pub fn requests(
         &self,
         headers: Option<&HeaderMap>,
         reading: &Reading<'_>,
         era: Era,
         calls: &TaskTracker,
-    ) -> Result<Option<BoxFuture<'static, Reply>>, Refusal> {
-        let (messages, is_batch): (Vec<&Message<'_>>, _) = match reading {
-            Reading::One(message) => (vec![message], false),
-            Reading::Batch(elements) => (elements.iter().flatten().collect(), true),
+    ) -> Result<Vec<Request>, Refusal> {
+        let messages: Vec<&Message<'_>> = match reading {
+            Reading::One(message) => vec![message],
+            Reading::Batch(elements) => elements.iter().flatten().collect(),
         };
-        let mut outcomes = Vec::new();
+        let mut requests = Vec::new();
         for message in messages {
             demands(era, headers, message)?;
             if let Message::Request(id, call) = message {
                 let outcome = self.outcome(era, headers, call, calls)?;
-                let id = (*id).to_owned();
-                outcomes.push(async move { (id, outcome.await) });
+                let (id, of) = ((*id).to_owned(), (*id).to_owned());
+                requests.push((id, async move { reply(&of, &outcome.await) }.boxed()));
             }
         }
-        if outcomes.is_empty() {
-            return Ok(None);
-        }
-        let reply = async move {
-            let outcomes = join_all(outcomes).await;
-            let is_unknown = |outcome: &Outcome| matches!(outcome, Outcome::Error { code: METHOD_NOT_FOUND, .. });
-            let is_unknown_method = outcomes.iter().any(|(_, outcome)| is_unknown(outcome));
-            let texts: Vec<_> = outcomes.iter().map(|(id, outcome)| text(id, outcome)).collect();
-            let text = texts.join(",");
-            Reply { text: if is_batch { format!("[{text}]") } else { text }, is_unknown_method }
-        };
-        Ok(Some(reply.boxed()))
+        Ok(requests)
     }
 
     fn outcome(
@@ -339,18 +335,26 @@ impl Form {
     }
 }
 
-fn text(id: &RawValue, outcome: &Outcome) -> String {
+fn reply(id: &RawValue, outcome: &Outcome) -> Reply {
     #[derive(Serialize)]
-    struct Reply<'a> {
+    struct Success<'a> {
         jsonrpc: &'static str,
         id: &'a RawValue,
         result: &'a RawValue,
     }
-    match outcome {
+    let text = match outcome {
         // Plain data: cannot fail.
-        Outcome::Result(result) => serde_json::to_string(&Reply { jsonrpc: "2.0", id, result }).unwrap_or_default(),
+        Outcome::Result(result) => serde_json::to_string(&Success { jsonrpc: "2.0", id, result }).unwrap_or_default(),
         Outcome::Error { code, message } => error(Some(id), *code, message, None),
-    }
+    };
+    Reply { text, is_unknown_method: matches!(outcome, Outcome::Error { code: METHOD_NOT_FOUND, .. }) }
+}
+
+/// The answers to the requests of one message or batch, as one.
+pub fn joined(replies: Vec<Reply>, is_batch: bool) -> Reply {
+    let is_unknown_method = replies.iter().any(|reply| reply.is_unknown_method);
+    let text = replies.into_iter().map(|reply| reply.text).collect::<Vec<_>>().join(",");
+    Reply { text: if is_batch { format!("[{text}]") } else { text }, is_unknown_method }
 }
 
 /// 202: taken, and there is nothing to say.
