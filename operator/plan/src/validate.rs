@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use mooring_api::spec::{HttpSource, Pod, Tool, ToolHttp};
 use mooring_api::{McpServer, Reason};
+use mooring_contract::param_header::param_headers;
 use serde_json::{Map, Value};
 
 use crate::outcome::Rejection;
@@ -73,7 +74,7 @@ fn validate_tool(field: &str, schema: Option<&Map<String, Value>>, http: &ToolHt
     validate_headers(http).map_err(|message| invalid(format!("{field}.http.headers"), message))
 }
 
-/// MCP wants an object schema; the keywords that placeholders are checked against must have their form.
+/// MCP wants an object schema; the keywords that placeholders and headers are checked against must have their form.
 fn validate_schema(schema: &Map<String, Value>) -> Result<(), String> {
     if schema.get("type").and_then(Value::as_str) != Some("object") {
         return Err("a tool's arguments are an object: set type: object".to_owned());
@@ -85,7 +86,7 @@ fn validate_schema(schema: &Map<String, Value>) -> Result<(), String> {
         let names = required.as_array().filter(|names| names.iter().all(Value::is_string));
         names.ok_or("required must be a list of property names")?;
     }
-    Ok(())
+    param_headers(schema).map(|_| ()).map_err(|error| error.to_string())
 }
 
 fn validate_url(url: &str, schema: &Map<String, Value>) -> Result<(), String> {

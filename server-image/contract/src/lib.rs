@@ -1,11 +1,13 @@
 //! The contract between the operator, which writes, and the front door, which reads: ports, mount paths, the config
-//! file, key records and the `/status` document. Pure data and pure functions: no file, socket, clock or randomness.
+//! file, key records and the `/status` document, and the rules that both of them judge by. Pure data and pure functions:
+//! no file, socket, clock or randomness.
 
 pub mod config;
 pub mod door_status;
 pub mod key;
 pub mod key_entry;
 pub mod mount;
+pub mod param_header;
 pub mod pod;
 pub mod port;
 pub mod revision;

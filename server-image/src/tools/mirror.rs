@@ -1,19 +1,18 @@
 //! `x-mcp-header`: arguments that a modern client repeats in `Mcp-Param-*` headers, so that others on the way can go by
-//! them (2026-07-28, Streamable HTTP, "Custom Headers from Tool Parameters"). Decides which a schema names, and whether a
-//! call's headers say what its arguments say.
+//! them (2026-07-28, Streamable HTTP, "Custom Headers from Tool Parameters"). Decides whether a call's headers say what
+//! its arguments say; which a schema names, and what is wrong with it, [`mooring_contract::param_header`] decides.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 
 use http::{HeaderMap, HeaderName};
+use mooring_contract::config::Schema;
+use mooring_contract::param_header::{self, ParamHeader};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 
 use super::arguments::{self, Arguments};
 use crate::era::decoded;
 use crate::refusal::Refusal;
 
-const KEY: &str = "x-mcp-header";
 /// Integers beyond it are not the same in every client (JavaScript's largest safe integer).
 const SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;
 
@@ -21,91 +20,32 @@ const SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;
 #[derive(Debug)]
 pub struct Mirror {
     header: HeaderName,
-    /// As the schema spells it, for people.
-    spelling: String,
-    path: Vec<String>,
-    is_integer: bool,
+    named: ParamHeader,
 }
 
 /// Finds what a schema names; the error says what is wrong with it. Clients leave out a tool whose schema is wrong here.
-pub fn compile(schema: &Map<String, Value>) -> Result<Vec<Mirror>, String> {
-    let mut mirrors = Vec::new();
-    if schema.contains_key(KEY) {
-        return Err(format!("inputSchema: {KEY} belongs to a property"));
-    }
-    collect(schema, &mut Vec::new(), &mut mirrors)?;
-    let mut seen = HashSet::new();
-    match mirrors.iter().find(|mirror| !seen.insert(&mirror.header)) {
-        Some(twice) => Err(format!("inputSchema: two properties have the {KEY} {}", twice.spelling)),
-        None => Ok(mirrors),
-    }
-}
-
-/// Keywords whose values are data, never schemas.
-const DATA: [&str; 5] = ["const", "default", "enum", "examples", "required"];
-
-fn collect(schema: &Map<String, Value>, path: &mut Vec<String>, mirrors: &mut Vec<Mirror>) -> Result<(), String> {
-    for (keyword, value) in schema {
-        match value {
-            Value::Object(properties) if keyword == "properties" => {
-                for (name, property) in properties {
-                    let Value::Object(property) = property else { continue };
-                    path.push(name.clone());
-                    if let Some(header) = property.get(KEY) {
-                        mirrors.push(mirror(header, property, path)?);
-                    }
-                    collect(property, path, mirrors)?;
-                    path.pop();
-                }
-            }
-            value if !DATA.contains(&keyword.as_str()) && mentions(value) => {
-                return Err(format!("inputSchema: {KEY} must not stand below {keyword}, only below properties"));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-fn mirror(header: &Value, property: &Map<String, Value>, path: &[String]) -> Result<Mirror, String> {
-    let place = path.join(".");
-    let spelling = header.as_str().filter(|name| !name.is_empty());
-    let header = spelling.and_then(|name| HeaderName::try_from(format!("mcp-param-{name}")).ok());
-    let (Some(spelling), Some(header)) = (spelling, header) else {
-        return Err(format!("inputSchema: the {KEY} of {place} must be the end of a header name"));
+pub fn compile(schema: &Schema) -> Result<Vec<Mirror>, String> {
+    let mirror = |named: ParamHeader| match HeaderName::try_from(&named.header) {
+        Ok(header) => Ok(Mirror { header, named }),
+        Err(error) => Err(format!("{}: {error}", named.header)),
     };
-    let kind = property.get("type").and_then(Value::as_str);
-    if !matches!(kind, Some("string" | "integer" | "boolean")) {
-        return Err(format!("inputSchema: {place} has an {KEY}, so its type must be string, integer or boolean"));
-    }
-    let spelling = format!("Mcp-Param-{spelling}");
-    Ok(Mirror { header, spelling, path: path.to_vec(), is_integer: kind == Some("integer") })
-}
-
-/// Whether the keyword stands anywhere in a schema.
-fn mentions(value: &Value) -> bool {
-    match value {
-        Value::Object(members) => {
-            members.iter().any(|(key, value)| key == KEY || (!DATA.contains(&key.as_str()) && mentions(value)))
-        }
-        Value::Array(values) => values.iter().any(mentions),
-        _ => false,
-    }
+    let named = param_header::param_headers(schema).map_err(|error| error.to_string());
+    let mirrors = named.and_then(|named| named.into_iter().map(mirror).collect());
+    mirrors.map_err(|error| format!("inputSchema: {error}"))
 }
 
 /// Refuses a call whose headers do not say what its arguments say. An argument that is absent or null has no header.
 pub fn check(mirrors: &[Mirror], headers: &HeaderMap, arguments: Option<&RawValue>) -> Result<(), Refusal> {
     mirrors.iter().try_for_each(|mirror| {
         let mut values = headers.get_all(&mirror.header).iter();
-        let argument = find(arguments, &mirror.path).and_then(spelled);
+        let argument = find(arguments, &mirror.named.path).and_then(spelled);
         let agrees = match (values.next(), values.next(), argument) {
             (None, _, None) => true,
-            (Some(value), None, Some(argument)) => {
-                decoded(value).is_some_and(|value| value == argument || mirror.is_integer && same(&value, &argument))
-            }
+            (Some(value), None, Some(argument)) => decoded(value)
+                .is_some_and(|value| value == argument || mirror.named.is_integer && same(&value, &argument)),
             _ => false,
         };
-        if agrees { Ok(()) } else { Err(Refusal::HeaderMismatch(mirror.spelling.clone().into())) }
+        if agrees { Ok(()) } else { Err(Refusal::HeaderMismatch(mirror.named.header.clone().into())) }
     })
 }
 
@@ -146,62 +86,18 @@ mod tests {
 
     use super::*;
 
-    fn compiled(properties: &Value) -> Result<Vec<Mirror>, String> {
-        compile(json!({"type": "object", "properties": properties}).as_object().unwrap())
-    }
-
-    #[test]
-    fn schemas_are_judged() {
-        let header = |name: &str| json!({"type": "string", "x-mcp-header": name});
-        let cases = [
-            json!({"a": header("Region"), "b": {"type": "string"}}),
-            json!({"a": {"type": "object", "properties": {"b": header("Region"), "c": {"type": "integer", "x-mcp-header": "C"}}}}),
-            json!({"a": {"type": "boolean", "x-mcp-header": "!#$%&'*+-.^_`|~09Az"}}),
-            json!({"a": {"type": "string", "default": {"x-mcp-header": 7}, "enum": [{"x-mcp-header": 7}]}}),
-            json!({"a": header("")}),
-            json!({"a": header("two words")}),
-            json!({"a": header("a:b")}),
-            json!({"a": header("a\nb")}),
-            json!({"a": header("é")}),
-            json!({"a": {"type": "string", "x-mcp-header": 7}}),
-            json!({"a": {"type": "number", "x-mcp-header": "A"}}),
-            json!({"a": {"type": ["string", "null"], "x-mcp-header": "A"}}),
-            json!({"a": {"x-mcp-header": "A"}}),
-            json!({"a": {"type": "object", "x-mcp-header": "A"}}),
-            json!({"a": header("Region"), "b": header("rEGION")}),
-            json!({"a": {"type": "array", "items": header("A")}}),
-            json!({"a": {"anyOf": [header("A"), {"type": "null"}]}}),
-            json!({"a": {"type": "object", "additionalProperties": header("A")}}),
-        ];
-        let mut lines: Vec<_> = cases
-            .iter()
-            .map(|case| match compiled(case) {
-                Ok(mirrors) => {
-                    let told = mirrors.iter().map(|mirror| format!("{} = {}", mirror.spelling, mirror.path.join(".")));
-                    format!("{case}\n  {}", told.collect::<Vec<_>>().join(", "))
-                }
-                Err(error) => format!("{case}\n  {error}"),
-            })
-            .collect();
-        let root = json!({"type": "object", "x-mcp-header": "A"});
-        lines.push(compile(root.as_object().unwrap()).unwrap_err());
-        let defined = json!({"type": "object", "$defs": {"a": {"type": "string", "x-mcp-header": "A"}}});
-        lines.push(compile(defined.as_object().unwrap()).unwrap_err());
-        insta::assert_snapshot!(lines.join("\n"));
-    }
-
     /// A header's values as bytes, the arguments, and whether they agree.
     type Case<'a> = (&'a str, &'a [&'a [u8]], &'a str, bool);
 
     #[test]
     fn a_header_is_its_argument() {
-        let mirrors = compiled(&json!({
+        let schema = json!({"type": "object", "properties": {
             "s": {"type": "string", "x-mcp-header": "S"},
             "i": {"type": "integer", "x-mcp-header": "I"},
             "b": {"type": "boolean", "x-mcp-header": "B"},
             "o": {"type": "object", "properties": {"deep": {"type": "string", "x-mcp-header": "Deep"}}},
-        }));
-        let mirrors = mirrors.unwrap();
+        }});
+        let mirrors = compile(schema.as_object().unwrap()).unwrap();
         let cases: &[Case] = &[
             ("s", &[], r"{}", true),
             ("s", &[], r#"{"s":null}"#, true),
@@ -264,5 +160,11 @@ mod tests {
             assert_eq!(agrees, *expected, "{name} {values:?} {arguments}");
         }
         assert!(check(&mirrors, &HeaderMap::new(), None).is_ok());
+    }
+    #[test]
+    fn a_wrong_schema_is_told_with_its_place() {
+        let schema = json!({"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "two words"}}});
+        let error = compile(schema.as_object().unwrap()).unwrap_err();
+        assert!(error.starts_with("inputSchema: the x-mcp-header of a "), "{error}");
     }
 }

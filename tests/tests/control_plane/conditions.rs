@@ -120,6 +120,27 @@ async fn a_host_belongs_to_the_older_server() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_schema_that_clients_would_leave_out_is_rejected_before_any_pod_and_heals() -> Result<()> {
+    let world = World::new("schemas").await?;
+    let _operator = world.operator().await?;
+    let spec = |kind: &str| {
+        let city = json!({"type": kind, "x-mcp-header": "City"});
+        json!({"tools": [{"name": "forecast", "inputSchema": {"type": "object", "properties": {"city": city}}, "http": {"url": "http://a/"}}]})
+    };
+    world.apply("weather", &spec("array")).await?;
+    let words = "tools[forecast].inputSchema: city has an x-mcp-header";
+    world.condition("weather", "Accepted", "False", "InvalidSpec", words).await?;
+    world.condition("weather", "Stalled", "True", "InvalidSpec", words).await?;
+    world.settled(&["weather"]).await?;
+    assert!(world.children("weather").await?.get("Deployment/weather").is_err(), "no pod is made of it");
+    world.apply("weather", &spec("string")).await?;
+    world.condition("weather", "Accepted", "True", "Accepted", "").await?;
+    world.settled(&["weather"]).await?;
+    world.children("weather").await?.get("Deployment/weather")?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missing_key_secret_rejects_and_heals() -> Result<()> {
     let world = World::new("keysecret").await?;
     let _operator = world.operator().await?;
