@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::mcp::Target;
-use crate::process::{PATIENCE, Process};
+use crate::process::{PATIENCE, Process, Usage};
 use crate::{built, wait};
 
 /// The key that every front door of the harness accepts, unless its config says otherwise.
@@ -111,6 +111,11 @@ impl FrontDoorProcess {
             text.lines().filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])));
         let values = lines.filter(|line| line.contains(labels)).filter_map(|line| line.rsplit(' ').next());
         Ok(values.filter_map(|value| value.parse::<f64>().ok()).sum())
+    }
+
+    /// What it uses now.
+    pub fn usage(&self) -> Result<Usage> {
+        Usage::of(self.process.pid())
     }
 
     /// Everything that it said so far.

@@ -23,6 +23,7 @@ pub mod process;
 pub mod product;
 pub mod progress;
 pub mod server_process;
+pub mod soak;
 pub mod tap;
 pub mod wait;
 

@@ -8,13 +8,14 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::process::Usage;
 use crate::{built, command, wait};
 
 /// How long a start may take on a machine that is busy with builds.
@@ -135,34 +136,8 @@ impl OperatorProcess {
 
     /// Resident memory now and at its peak, in KiB, and CPU seconds so far.
     pub fn usage(&self) -> Result<Usage> {
-        let pid = self.pid.as_raw_nonzero();
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let field = |name: &str| {
-            let line = status.lines().find(|line| line.starts_with(name)).with_context(|| format!("no {name}"))?;
-            line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).with_context(|| format!("{name} is no number"))
-        };
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        let after_name = stat.rsplit_once(')').context("stat has a name")?.1;
-        let ticks = |index: usize| after_name.split_whitespace().nth(index).and_then(|n| n.parse::<f64>().ok());
-        let (Some(user), Some(system)) = (ticks(11), ticks(12)) else { bail!("stat is not understood") };
-        let per_second = f64::from(u32::try_from(rustix::param::clock_ticks_per_second())?);
-        Ok(Usage {
-            resident_kib: field("VmRSS:")?,
-            peak_kib: field("VmHWM:")?,
-            cpu_seconds: (user + system) / per_second,
-        })
+        Usage::of(self.pid.as_raw_pid().unsigned_abs())
     }
-}
-
-/// What a process used.
-#[derive(Clone, Copy, Debug)]
-pub struct Usage {
-    /// Resident memory in KiB.
-    pub resident_kib: u64,
-    /// The most that it was, in KiB.
-    pub peak_kib: u64,
-    /// CPU seconds, user and system.
-    pub cpu_seconds: f64,
 }
 
 impl Drop for OperatorProcess {

@@ -40,6 +40,11 @@ impl Process {
         Ok(Self { name: name.to_owned(), child, folder })
     }
 
+    /// Its id.
+    pub fn pid(&self) -> u32 {
+        self.child.id() // `setpriv` has become the program
+    }
+
     /// Everything that it said so far.
     pub fn log_text(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
@@ -71,6 +76,45 @@ impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.child.kill(); // it may have ended by itself
         let _ = self.child.wait();
+    }
+}
+
+/// What a process used.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage {
+    /// Resident memory in KiB.
+    pub resident_kib: u64,
+    /// The most that it was, in KiB.
+    pub peak_kib: u64,
+    /// CPU seconds, user and system.
+    pub cpu_seconds: f64,
+    /// File descriptors that it has open.
+    pub descriptors: usize,
+    /// Its threads.
+    pub threads: usize,
+}
+
+impl Usage {
+    /// That of a process that runs.
+    pub fn of(pid: u32) -> Result<Self> {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let field = |name: &str| {
+            let line = status.lines().find(|line| line.starts_with(name)).with_context(|| format!("no {name}"))?;
+            line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).with_context(|| format!("{name} is no number"))
+        };
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        let after_name = stat.rsplit_once(')').context("stat has a name")?.1;
+        let ticks = |index: usize| after_name.split_whitespace().nth(index).and_then(|n| n.parse::<f64>().ok());
+        let (Some(user), Some(system)) = (ticks(11), ticks(12)) else { bail!("stat is not understood") };
+        let per_second = f64::from(u32::try_from(rustix::param::clock_ticks_per_second())?);
+        let entries = |of: &str| anyhow::Ok(std::fs::read_dir(format!("/proc/{pid}/{of}"))?.count());
+        Ok(Self {
+            resident_kib: field("VmRSS:")?,
+            peak_kib: field("VmHWM:")?,
+            cpu_seconds: (user + system) / per_second,
+            descriptors: entries("fd")?,
+            threads: entries("task")?,
+        })
     }
 }
 

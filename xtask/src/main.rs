@@ -5,6 +5,7 @@ mod demo;
 mod fuzz;
 mod generate;
 mod image;
+mod soak;
 mod suite;
 
 use std::path::PathBuf;
@@ -50,6 +51,12 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
     },
+    /// Puts the front door under mixed traffic, broken-off calls among it, and looks at what it keeps afterwards
+    Soak {
+        /// How long
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+        minutes: u32,
+    },
     /// Rewrites the generated files: CRD, chart copy, docs
     Generate,
     /// Writes the images of operator and front door as archives that containerd, podman and docker load
@@ -79,6 +86,7 @@ fn run(command: Command) -> Result<()> {
         }
         Command::Test { fast, suites } => suite::run(fast, &suites),
         Command::Bench { name, json } => bench::run(name, json.as_deref()),
+        Command::Soak { minutes } => soak::run(minutes),
         Command::Generate => generate::run(),
         Command::Image { all } => image::run(all),
     }

@@ -1,0 +1,94 @@
+//! The front door under mixed traffic for long: it keeps nothing of what is over.
+
+mod abort;
+mod backend;
+mod connection;
+mod traffic;
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use mooring_tests::front_door_process::{FrontDoorProcess, config, http};
+use mooring_tests::process::{PATIENCE, Usage};
+use mooring_tests::soak;
+use mooring_tests::wait::until;
+use tokio::time::Instant;
+
+use backend::Backend;
+use traffic::{BODY_MAXIMUM, Clients};
+
+/// Clients at once.
+const CLIENTS: usize = 24;
+/// Most that memory grows from the end of the first round to that of the second, in percent.
+const GROWTH: u64 = 5;
+/// How long a rest is looked at, for its least.
+const REST: Duration = Duration::from_secs(5);
+
+/// What the front door says that it has.
+const GAUGES: [(&str, &str); 4] = [
+    ("mooring_server_connections", "public"),
+    ("mooring_server_in_flight", ""),
+    ("mooring_server_event_streams", ""),
+    ("mooring_server_sessions", ""),
+];
+
+/// The least that it uses while nothing is asked of it: now and then it looks at the server behind it, and at its files.
+async fn at_rest(door: &FrontDoorProcess) -> Result<Usage> {
+    let mut least = door.usage()?;
+    let end = Instant::now() + REST;
+    while Instant::now() < end {
+        let now = door.usage()?;
+        least.descriptors = least.descriptors.min(now.descriptors);
+        least.threads = least.threads.min(now.threads);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(least)
+}
+
+/// Waits until it has no more than it had.
+async fn back_to(door: &FrontDoorProcess, before: &Usage) -> Result<Usage> {
+    until("the front door to let go of everything", PATIENCE, || async {
+        let now = door.usage()?;
+        ensure!(now.descriptors <= before.descriptors && now.threads <= before.threads, "{now:?}, before {before:?}");
+        for (name, labels) in GAUGES {
+            let left = door.metric(name, labels).await?;
+            ensure!(left < 0.5, "{name} is {left}");
+        }
+        Ok(now)
+    })
+    .await
+}
+
+fn show(what: &str, Usage { resident_kib, descriptors, threads, cpu_seconds, .. }: &Usage) {
+    println!("{what}: {resident_kib} KiB, {descriptors} descriptors, {threads} threads, {cpu_seconds:.0} s of CPU");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_kept_of_what_is_over() -> Result<()> {
+    let backend = Backend::start().await?;
+    let mut config = config(&http(backend.port()));
+    config["limits"]["bodyBytes"] = BODY_MAXIMUM.into();
+    let door = FrontDoorProcess::start(&config).await?;
+    door.ready().await?;
+    let before = at_rest(&door).await?;
+    show("at rest", &before);
+
+    let clients = Clients::new(door.target());
+    let mut resident = Vec::new();
+    for round in 1..=2 {
+        let traffic = clients.run(CLIENTS, Instant::now() + soak::time()? / 2).await;
+        traffic.with_context(|| door.log_text())?;
+        show(&format!("at the end of round {round}"), &door.usage()?);
+        let after = back_to(&door, &before).await?;
+        show("afterwards", &after);
+        resident.push(after.resident_kib);
+        let (acts, aborts) = clients.done();
+        println!("{acts} acts so far, {aborts} of them aborts");
+    }
+    for (name, labels) in [("mooring_server_requests_total", "5xx"), ("mooring_server_backend_errors_total", "")] {
+        let count = door.metric(name, labels).await?;
+        assert!(count < 0.5, "{name} {labels}: {count}\n{}", door.log_text());
+    }
+    assert!(resident[1] * 100 <= resident[0] * (100 + GROWTH), "memory grows: {resident:?} KiB");
+    Ok(())
+}
