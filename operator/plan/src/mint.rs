@@ -8,21 +8,34 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use mooring_api::McpServer;
-use mooring_contract::{Key, KeyMetadata, KeyRecord, mount};
+use mooring_contract::session_key::Slot;
+use mooring_contract::{Key, KeyMetadata, KeyRecord, SessionKey, mount};
+use serde_json::{Value, json};
 
 use crate::names::{self, ANNOTATION_SUBJECT, LABEL_KEY};
 
 /// The entry of `<name>.key.<key>` which holds the key's text.
 pub const KEY_ENTRY: &str = "key";
 
-/// `<name>.session`, with the bearer token for `/status`.
-pub fn session_secret(server: &McpServer, status_token: &str) -> Secret {
-    let data = BTreeMap::from([(mount::STATUS_TOKEN_FILE.to_owned(), bytes(status_token))]);
-    Secret {
+/// `<name>.session`, with the bearer token for `/status` and the key that seals sessions.
+pub fn session_secret(server: &McpServer, status_token: &str, key: &SessionKey) -> Result<Secret, serde_json::Error> {
+    let data = BTreeMap::from([
+        (mount::STATUS_TOKEN_FILE.to_owned(), bytes(status_token)),
+        (Slot::Current.entry().to_owned(), bytes(&key.to_json()?)),
+    ]);
+    Ok(Secret {
         metadata: names::metadata(server, names::session(&server.name_any())),
         data: Some(data),
         ..Secret::default()
-    }
+    })
+}
+
+/// A JSON merge patch (RFC 7386) that puts a key into `<name>.session`, as long as that is as it was seen.
+pub fn session_key_patch(uid: &str, resource_version: &str, key: &SessionKey) -> Result<Value, serde_json::Error> {
+    Ok(json!({
+        "metadata": {"uid": uid, "resourceVersion": resource_version},
+        "data": {Slot::Current.entry(): bytes(&key.to_json()?)},
+    }))
 }
 
 /// `<name>.key.<key>`, with the key's text for the workload that uses it.

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::DeploymentStatus;
 use k8s_openapi::api::core::v1::{PodSpec, PodStatus};
-use mooring_contract::{DoorStatus, Key};
+use mooring_contract::session_key::Slot;
+use mooring_contract::{DoorStatus, Key, SessionKey};
 
 /// Everything around one McpServer.
 #[derive(Clone, Debug, Default)]
@@ -55,13 +56,18 @@ pub struct KeysSecret {
 pub struct SessionSecret {
     /// UID.
     pub uid: String,
+    /// `metadata.resourceVersion`.
+    pub resource_version: String,
     /// Bearer token for `/status`.
     pub status_token: String,
+    /// The keys that seal sessions, by their slot.
+    pub keys: BTreeMap<Slot, SessionKey>,
 }
 
 impl std::fmt::Debug for SessionSecret {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("SessionSecret").field("uid", &self.uid).finish_non_exhaustive()
+        let mut shown = formatter.debug_struct("SessionSecret");
+        shown.field("uid", &self.uid).field("keys", &self.keys).finish_non_exhaustive()
     }
 }
 

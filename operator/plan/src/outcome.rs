@@ -48,11 +48,18 @@ pub struct Desired {
     pub ingress: Option<Ingress>,
 }
 
-/// A Secret with random content. `apply` brings the randomness and POSTs it; on 409 it reads back what is there.
+/// Random content of a Secret. `apply` brings the randomness and POSTs the Secret; on 409 it reads back what is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mint {
     /// `<name>.session`.
     Session,
+    /// The current session key of a `<name>.session` that is there and has none. It is added by a patch.
+    SessionKey {
+        /// UID of the Secret, so that a newer one of the same name is not hit.
+        uid: String,
+        /// Its resourceVersion, so that what somebody wrote meanwhile is looked at first.
+        resource_version: String,
+    },
     /// `<name>.key.<key>`.
     DeclaredKey {
         /// Name in `auth.keys`.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use mooring_api::{McpServer, Reason};
 use mooring_contract::KeyEntry;
+use mooring_contract::session_key::Slot;
 
 use crate::declared::declared;
 use crate::desired::{self, Exposure};
@@ -24,7 +25,7 @@ pub fn plan(server: &McpServer, observed: &Observed, settings: &Settings, _now: 
     let unwritable = |error: serde_json::Error| invalid("spec", format!("it cannot be written as JSON: {error}"));
 
     let mut declared = declared(server, observed).map_err(unwritable)?;
-    let mut mint: Vec<_> = observed.session.is_none().then_some(Mint::Session).into_iter().collect();
+    let mut mint: Vec<_> = session(observed).into_iter().collect();
     mint.append(&mut declared.mint);
     let Exposure { ingress, url, mut findings } = desired::exposure(server, observed, settings);
     findings.extend(missing_references(server, observed));
@@ -48,6 +49,13 @@ pub fn plan(server: &McpServer, observed: &Observed, settings: &Settings, _now: 
         url,
         findings,
     })
+}
+
+/// What the Secret that front doors and operator share lacks.
+fn session(observed: &Observed) -> Option<Mint> {
+    let Some(session) = &observed.session else { return Some(Mint::Session) };
+    let add = Mint::SessionKey { uid: session.uid.clone(), resource_version: session.resource_version.clone() };
+    (!session.keys.contains_key(&Slot::Current)).then_some(add)
 }
 
 /// A front door that waits for keys which do not exist would refuse everybody: only this missing reference rejects.

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
-use mooring_contract::{Key, mount};
+use mooring_contract::session_key::Slot;
+use mooring_contract::{Key, SessionKey, mount};
 
 use crate::mint;
 use crate::names::{ANNOTATION_DECLARED, ANNOTATION_SUBJECT, ANNOTATION_SUBJECTS};
@@ -31,7 +32,14 @@ impl KeysSecret {
 impl SessionSecret {
     /// Reads `<name>.session`.
     pub fn from_secret(secret: &Secret) -> Self {
-        Self { uid: secret.uid().unwrap_or_default(), status_token: text(secret, mount::STATUS_TOKEN_FILE) }
+        let entry = |slot: Slot| secret.data.as_ref().and_then(|data| data.get(slot.entry()));
+        let key = |slot: Slot| SessionKey::parse(&entry(slot)?.0).ok().map(|key| (slot, key));
+        Self {
+            uid: secret.uid().unwrap_or_default(),
+            resource_version: secret.resource_version().unwrap_or_default(),
+            status_token: text(secret, mount::STATUS_TOKEN_FILE),
+            keys: Slot::ALL.into_iter().filter_map(key).collect(),
+        }
     }
 }
 

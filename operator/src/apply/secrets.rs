@@ -1,14 +1,16 @@
-//! Secrets with random content: made once by POST, never applied. Where one is there already it is read back.
+//! Secrets with random content: made once by POST, never applied. Where one is there already it is read back. Session keys
+//! are added to one by a patch.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use kube::api::PostParams;
-use mooring_contract::Key;
+use kube::api::{Patch, PatchParams, PostParams};
 use mooring_contract::key::{ENTROPY, base62};
+use mooring_contract::{Key, SessionKey, session_key};
 use mooring_plan::outcome::Mint;
-use mooring_plan::{FIELD_MANAGER, mint};
+use mooring_plan::{FIELD_MANAGER, mint, names};
 
 use super::{ApplyError, Done, Owner, Writer, name_conflict};
+use crate::clock;
 use crate::key::{ChildKey, Kind, ServerKey};
 use crate::limit;
 use crate::observe::is_owned_by;
@@ -39,7 +41,24 @@ impl Writer {
     }
 
     async fn mint_one(&self, owner: Owner<'_>, wanted: &Mint) -> Result<Done, ApplyError> {
-        let secret = content(owner.server, wanted)?;
+        let secret = match wanted {
+            Mint::Session => {
+                let token = base62(&random::bytes::<32>()?, TOKEN_DIGITS);
+                mint::session_secret(owner.server, &token, &new_session_key()?)?
+            }
+            Mint::SessionKey { uid, resource_version } => {
+                let patch = mint::session_key_patch(uid, resource_version, &new_session_key()?)?;
+                return self.patch_session(owner, patch).await;
+            }
+            Mint::DeclaredKey { key, subject } => {
+                let subject = match subject {
+                    Some(subject) => subject.clone(),
+                    None => new_subject()?,
+                };
+                let made = Key::from_entropy(&random::bytes::<ENTROPY>()?);
+                mint::declared_key_secret(owner.server, key, &made, &subject)
+            }
+        };
         let name = secret.metadata.name.clone().unwrap_or_default();
         let child = ChildKey { kind: Kind::Secret, namespace: owner.key.namespace.clone(), name };
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &child.namespace);
@@ -51,6 +70,27 @@ impl Writer {
                 Ok(Done::Applied)
             }
             Err(error) if error.code() == Some(409) => self.read_back(owner, &child).await,
+            Err(error) if error.is_refusal() => Ok(super::finding(&child, Reason::ChildRefused, error.to_string())),
+            Err(source) => Err(ApplyError::Write { child, source }),
+        }
+    }
+
+    /// Changes `<name>.session`. Where it is another one by now, the next look decides anew.
+    async fn patch_session(&self, owner: Owner<'_>, patch: serde_json::Value) -> Result<Done, ApplyError> {
+        let ServerKey { namespace, name } = owner.key;
+        let child = ChildKey { kind: Kind::Secret, namespace: namespace.clone(), name: names::session(name) };
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        match limit::call(api.patch(&child.name, &params, &Patch::Merge(patch))).await {
+            Ok(secret) => {
+                self.metrics.wrote(Kind::Secret.as_str());
+                self.world.secrets.put(namespace, &child.name, secret);
+                Ok(Done::Applied)
+            }
+            Err(error) if matches!(error.code(), Some(404 | 409)) => {
+                self.world.secrets.forget(namespace, &child.name);
+                Ok(Done::Applied)
+            }
             Err(error) if error.is_refusal() => Ok(super::finding(&child, Reason::ChildRefused, error.to_string())),
             Err(source) => Err(ApplyError::Write { child, source }),
         }
@@ -73,18 +113,8 @@ impl Writer {
     }
 }
 
-/// The Secret, with its randomness.
-fn content(server: &McpServer, wanted: &Mint) -> Result<Secret, ApplyError> {
-    Ok(match wanted {
-        Mint::Session => mint::session_secret(server, &base62(&random::bytes::<32>()?, TOKEN_DIGITS)),
-        Mint::DeclaredKey { key, subject } => {
-            let subject = match subject {
-                Some(subject) => subject.clone(),
-                None => new_subject()?,
-            };
-            mint::declared_key_secret(server, key, &Key::from_entropy(&random::bytes::<ENTROPY>()?), &subject)
-        }
-    })
+fn new_session_key() -> Result<SessionKey, random::RandomError> {
+    Ok(SessionKey::from_entropy(&random::bytes::<{ session_key::ENTROPY }>()?, clock::now()))
 }
 
 /// A new principal.

@@ -58,6 +58,15 @@ impl Bench {
         self.writer.apply(&self.key, &self.server, &*self.plan().await).await
     }
 
+    /// What the watch would show of `weather.session`.
+    fn show_session(&self) {
+        let object = self.fake.get(SESSION).unwrap();
+        let metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta =
+            serde_json::from_value(object["metadata"].clone()).unwrap();
+        let child = ChildKey { kind: Kind::Secret, namespace: "demo".into(), name: "weather.session".into() };
+        self.world.put_child(child, Child { meta: metadata.into(), ..Child::default() });
+    }
+
     /// What the watch would show of an object.
     fn show(&self, kind: Kind, path: &str) {
         let object = self.fake.get(path).unwrap();
@@ -168,6 +177,25 @@ async fn a_secret_that_is_there_is_read_back_and_never_overwritten() {
         .map(|observed| observed.session.unwrap().status_token)
         .collect();
     assert_eq!(tokens.len(), 1);
+}
+
+#[tokio::test]
+async fn a_session_secret_of_old_gets_its_key_by_one_patch_and_keeps_its_token() {
+    let bench = Bench::new();
+    bench.apply().await.unwrap();
+    let mut session = bench.fake.get(SESSION).unwrap();
+    let token = session["data"]["status-token"].clone();
+    session["data"] = json!({"status-token": token});
+    bench.fake.put(SESSION, session);
+    bench.world.secrets.forget("demo", "weather.session");
+    let writes = bench.fake.writes();
+    bench.show_session();
+    bench.apply().await.unwrap();
+    let session = bench.fake.get(SESSION).unwrap();
+    assert_eq!(session["data"]["status-token"], token);
+    assert!(session["data"]["current"].is_string());
+    assert_eq!(bench.fake.writes() - writes, 1);
+    assert_eq!(bench.plan().await.mint, []);
 }
 
 #[tokio::test]

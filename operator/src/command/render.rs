@@ -12,8 +12,9 @@ use anyhow::{Context as _, bail};
 use jiff::Timestamp;
 use kube::{Resource as _, ResourceExt as _};
 use mooring_api::McpServer;
-use mooring_contract::Key;
 use mooring_contract::key::ENTROPY;
+use mooring_contract::session_key::{self, Slot};
+use mooring_contract::{Key, SessionKey};
 use mooring_plan::observed::{DeclaredKeySecret, IngressClass, KeysSecret, SessionSecret};
 use mooring_plan::{Desired, Observed, Settings, claims, mint, names, plan, references};
 use serde_json::{Value, json};
@@ -121,7 +122,12 @@ fn is_empty(value: &Value) -> bool {
 
 /// A world in which everything exists that the server refers to, and every key was made.
 fn observed(server: &McpServer, ingress_controller: Option<&str>) -> Observed {
-    let session = SessionSecret { uid: UID.to_owned(), status_token: GENERATED.to_owned() };
+    let session = SessionSecret {
+        uid: UID.to_owned(),
+        resource_version: String::new(),
+        status_token: GENERATED.to_owned(),
+        keys: BTreeMap::from([(Slot::Current, no_session_key())]),
+    };
     let declared = server.spec.auth.iter().flat_map(|auth| &auth.keys);
     let declared_keys = (1..).zip(declared).map(|(number, declared)| {
         let secret = DeclaredKeySecret {
@@ -146,6 +152,11 @@ fn observed(server: &McpServer, ingress_controller: Option<&str>) -> Observed {
     }
 }
 
+/// Stands where a session key is; its content is not shown.
+fn no_session_key() -> SessionKey {
+    SessionKey::from_entropy(&[0; session_key::ENTROPY], Timestamp::UNIX_EPOCH)
+}
+
 /// The documents of one server.
 pub fn render(server: &McpServer, observed: &Observed, settings: &Settings) -> anyhow::Result<String> {
     let (namespace, name) = (names::namespace(server), server.name_any());
@@ -158,7 +169,10 @@ pub fn render(server: &McpServer, observed: &Observed, settings: &Settings) -> a
     for finding in &plan.findings {
         writeln!(out, "# {}: {} ({})", finding.field, finding.message, finding.reason)?;
     }
-    document(&mut out, &without_content(serde_json::to_value(mint::session_secret(server, GENERATED))?))?;
+    document(
+        &mut out,
+        &without_content(serde_json::to_value(mint::session_secret(server, GENERATED, &no_session_key())?)?),
+    )?;
     for declared in server.spec.auth.iter().flat_map(|auth| &auth.keys) {
         let key = Key::from_entropy(&[0; ENTROPY]);
         let secret = mint::declared_key_secret(server, &declared.name, &key, GENERATED);

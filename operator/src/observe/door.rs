@@ -71,10 +71,12 @@ impl DoorBook {
         self.lock().get(pod_uid).cloned().unwrap_or_default()
     }
 
-    /// Keeps an answer; tells whether anything in it is news. When keys were used is none: it is a gauge, not a state.
+    /// Keeps an answer; tells whether anything in it is news. When keys were used and how many sessions there are is none:
+    /// these are gauges, not states.
     pub fn put(&self, pod_uid: &str, mut door: Door) -> bool {
         if let Door::Answered(status) = &mut door {
             status.keys_last_used.clear();
+            status.sessions = 0;
         }
         let mut doors = self.lock();
         if doors.get(pod_uid) == Some(&door) {
@@ -99,11 +101,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn last_use_of_a_key_is_no_news_and_readiness_is() {
+    fn gauges_are_no_news_and_readiness_is() {
         let book = DoorBook::default();
         let mut status = DoorStatus::default();
         assert!(book.put("u", Door::Answered(Box::new(status.clone()))));
         status.keys_last_used.insert("id".into(), jiff::Timestamp::UNIX_EPOCH);
+        status.sessions = 7;
         assert!(!book.put("u", Door::Answered(Box::new(status.clone()))));
         status.ready = true;
         assert!(book.put("u", Door::Answered(Box::new(status))));

@@ -15,7 +15,8 @@ pub struct NetworkPolicy {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub ingress_from: Vec<NetworkPolicyPeer>,
-    /// Whom the pods may reach, as NetworkPolicy egress rules; DNS has to be among them. Default: anybody.
+    /// Whom the pods may reach besides each other, as NetworkPolicy egress rules; DNS has to be among them. Default:
+    /// anybody.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub egress_to: Vec<NetworkPolicyEgressRule>,

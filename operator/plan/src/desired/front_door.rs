@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
-    Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction, Probe,
-    ResourceRequirements, SecretKeySelector, SecretVolumeSource, SecurityContext, Volume, VolumeMount,
+    Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction,
+    ObjectFieldSelector, Probe, ResourceRequirements, SecretKeySelector, SecretVolumeSource, SecurityContext, Volume,
+    VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt as _;
 use mooring_api::McpServer;
 use mooring_api::spec::{self, HeaderSecret};
-use mooring_contract::{mount, port, revision};
+use mooring_contract::{mount, pod, port, revision};
 
 use super::NonEmpty as _;
 use crate::settings::Settings;
@@ -30,8 +31,12 @@ pub(super) fn container(server: &McpServer, image: &str, settings: &Settings) ->
         image: Some(image.to_owned()),
         image_pull_policy: settings.front_door_pull_policy.clone(),
         args: Some(vec!["serve".to_owned(), "--kubernetes".to_owned()]),
-        env: header_variables(server).non_empty(),
-        ports: Some(vec![container_port(PUBLIC_PORT, port::PUBLIC), container_port(MANAGEMENT_PORT, port::MANAGEMENT)]),
+        env: Some(header_variables(server).into_iter().chain(pod_variables()).collect()),
+        ports: Some(vec![
+            container_port(PUBLIC_PORT, port::PUBLIC),
+            container_port(port::PEER_NAME, port::PEER),
+            container_port(MANAGEMENT_PORT, port::MANAGEMENT),
+        ]),
         resources: Some(resources(server)),
         // Readiness is asked only after the startup probe, and then at once: a pod takes calls within a second of its
         // backend's first answer. A backend that never answers keeps the pod out of the Service, and is not restarted.
@@ -135,6 +140,18 @@ fn header_variables(server: &McpServer) -> Vec<EnvVar> {
         ..EnvVar::default()
     };
     secrets.into_iter().map(variable).collect()
+}
+
+/// What the front door seals into the sessions that it begins.
+fn pod_variables() -> [EnvVar; 2] {
+    [(pod::UID_VARIABLE, "metadata.uid"), (pod::IP_VARIABLE, "status.podIP")].map(|(name, path)| EnvVar {
+        name: name.to_owned(),
+        value_from: Some(EnvVarSource {
+            field_ref: Some(ObjectFieldSelector { field_path: path.to_owned(), api_version: None }),
+            ..EnvVarSource::default()
+        }),
+        ..EnvVar::default()
+    })
 }
 
 /// One of the front door's mounts: a directory that the kubelet refreshes.

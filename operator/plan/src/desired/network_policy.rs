@@ -1,8 +1,10 @@
-//! The NetworkPolicy. The front door checks who calls, so its ports are open; a backend listens on every interface as a
-//! rule, so its port is open to nobody.
+//! The NetworkPolicy. The front door checks who calls, so its ports are open, but for the one at which pods of the same
+//! server bring each other what belongs to their sessions; a backend listens on every interface as a rule, so its port is
+//! open to nobody.
 
 use k8s_openapi::api::networking::v1::{
-    NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicyPort, NetworkPolicySpec,
+    NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicyPort,
+    NetworkPolicySpec,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -20,15 +22,22 @@ pub(crate) fn network_policy(server: &McpServer) -> Option<NetworkPolicy> {
     if wanted.enabled == Some(false) {
         return None;
     }
-    let egress = wanted.egress_to.non_empty();
+    let own_pods =
+        LabelSelector { match_labels: Some(names::selector_labels(&server.name_any())), ..LabelSelector::default() };
+    let peers = vec![NetworkPolicyPeer { pod_selector: Some(own_pods.clone()), ..NetworkPolicyPeer::default() }];
+    let egress = wanted.egress_to.non_empty().map(|mut rules| {
+        rules.push(NetworkPolicyEgressRule { to: Some(peers.clone()), ports: Some(vec![tcp(port::PEER)]) });
+        rules
+    });
     let types = ["Ingress"].into_iter().chain(egress.is_some().then_some("Egress"));
     let spec = NetworkPolicySpec {
-        pod_selector: Some(LabelSelector {
-            match_labels: Some(names::selector_labels(&server.name_any())),
-            ..LabelSelector::default()
-        }),
+        pod_selector: Some(own_pods),
         policy_types: Some(types.map(str::to_owned).collect()),
-        ingress: Some(vec![rule(port::PUBLIC, wanted.ingress_from), rule(port::MANAGEMENT, Vec::new())]),
+        ingress: Some(vec![
+            rule(port::PUBLIC, wanted.ingress_from),
+            rule(port::PEER, peers),
+            rule(port::MANAGEMENT, Vec::new()),
+        ]),
         egress,
     };
     let metadata = names::metadata(server, server.name_any());
@@ -37,10 +46,13 @@ pub(crate) fn network_policy(server: &McpServer) -> Option<NetworkPolicy> {
 
 /// One port, from these peers, or from anywhere.
 fn rule(number: u16, from: Vec<NetworkPolicyPeer>) -> NetworkPolicyIngressRule {
-    let port = NetworkPolicyPort {
+    NetworkPolicyIngressRule { from: from.non_empty(), ports: Some(vec![tcp(number)]) }
+}
+
+fn tcp(number: u16) -> NetworkPolicyPort {
+    NetworkPolicyPort {
         port: Some(IntOrString::Int(i32::from(number))),
         protocol: Some("TCP".to_owned()),
         ..NetworkPolicyPort::default()
-    };
-    NetworkPolicyIngressRule { from: from.non_empty(), ports: Some(vec![port]) }
+    }
 }

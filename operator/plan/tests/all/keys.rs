@@ -10,7 +10,7 @@ use mooring_plan::outcome::{Mint, Plan};
 use mooring_plan::plan::plan;
 use mooring_plan::{mint, names};
 
-use crate::world::{fixture, now, settings};
+use crate::world::{fixture, now, session_key, settings};
 
 /// A control plane, as far as keys are concerned.
 struct Cluster {
@@ -61,9 +61,10 @@ impl Cluster {
         self.minted += 1;
         match what {
             Mint::Session => {
-                let secret = mint::session_secret(&self.server, "token");
+                let secret = mint::session_secret(&self.server, "token", &session_key(1)).unwrap();
                 self.observed.session = Some(SessionSecret::from_secret(&secret));
             }
+            Mint::SessionKey { .. } => panic!("a Secret that was just made has its key"),
             Mint::DeclaredKey { key: name, subject } => {
                 let key = Key::from_entropy(&[self.minted; ENTROPY]);
                 let subject = subject.unwrap_or_else(|| format!("random-{}", self.minted));

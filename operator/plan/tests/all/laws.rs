@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::bundles::document;
 use crate::statuses::{after, after_with, deployment, handshaken, pod, pods, refused, running, terminated, waiting};
-use crate::world::{PLAIN_KEY, STATUS_TOKEN, key, now, settings, world};
+use crate::world::{PLAIN_KEY, STATUS_TOKEN, key, now, session_key, settings, world};
 
 /// A field that is absent, or has one of these values.
 fn maybe(values: Vec<Value>) -> impl Strategy<Value = Option<Value>> {
@@ -311,7 +311,8 @@ proptest! {
         let status = after(&McpServerStatus::default(), &server, &observed);
         let texts = [document(&plan).to_string(), format!("{plan:?}"), serde_json::to_string(&status).unwrap()];
         let declared = ["laptop", "ci", "old"].map(|name| key(name).expose().to_owned());
-        for secret in declared.iter().map(String::as_str).chain([PLAIN_KEY, STATUS_TOKEN]) {
+        let session_key = session_key(1).to_json().unwrap();
+        for secret in declared.iter().map(String::as_str).chain([PLAIN_KEY, STATUS_TOKEN, session_key.as_str()]) {
             prop_assert!(texts.iter().all(|text| !text.contains(secret)));
         }
         let records = plan.desired.keys.data.unwrap_or_default();

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use mooring_api::McpServer;
-use mooring_contract::Key;
 use mooring_contract::key::ENTROPY;
+use mooring_contract::session_key::{self, Slot};
+use mooring_contract::{Key, SessionKey};
 use mooring_plan::observed::{Claim, DeclaredKeySecret, IngressClass, Observed, Reference, SessionSecret};
 use mooring_plan::{Settings, references};
 
@@ -57,6 +58,11 @@ pub fn key(name: &str) -> Key {
     Key::from_entropy(&entropy)
 }
 
+/// A session key, always the same for the same number.
+pub fn session_key(number: u8) -> SessionKey {
+    SessionKey::from_entropy(&[number; session_key::ENTROPY], "2026-01-01T00:00:00Z".parse().unwrap())
+}
+
 pub fn declared_key(name: &str) -> DeclaredKeySecret {
     DeclaredKeySecret {
         uid: format!("uid-of-{name}"),
@@ -77,7 +83,12 @@ pub fn world(server: &McpServer) -> Observed {
     let class = |controller: &str, default| IngressClass { controller: controller.to_owned(), default };
     let key_secret = || BTreeMap::from([("partner".to_owned(), PLAIN_KEY.as_bytes().to_vec())]);
     Observed {
-        session: Some(SessionSecret { uid: "uid-of-session".to_owned(), status_token: STATUS_TOKEN.to_owned() }),
+        session: Some(SessionSecret {
+            uid: "uid-of-session".to_owned(),
+            resource_version: "7".to_owned(),
+            status_token: STATUS_TOKEN.to_owned(),
+            keys: BTreeMap::from([(Slot::Current, session_key(1))]),
+        }),
         declared_keys: server
             .spec
             .auth

@@ -44,7 +44,7 @@ pub(super) fn cases() -> Vec<Case> {
         case(
             "networkPolicy.egressTo",
             json!({"networkPolicy": {"egressTo": dns}}),
-            Seen::Is("NetworkPolicy/@", "/spec/egress", dns.clone()),
+            Seen::Has("NetworkPolicy/@", "/spec/egress", dns[0].clone()),
             Stay,
         ),
     ]
