@@ -5,15 +5,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use futures::{StreamExt as _, stream};
 use http::{Request, Response};
-use http_body_util::{BodyExt as _, Collected};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Collected, StreamBody};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::body::Body;
+use crate::body::{Body, BodyError};
+use crate::commit::event_stream;
 
 /// A running server; its connections break when it is dropped.
 pub struct Backend {
@@ -29,6 +33,22 @@ impl Drop for Backend {
     fn drop(&mut self) {
         self.stop.cancel();
     }
+}
+
+/// A stream that is fed from outside.
+pub fn feed() -> (mpsc::UnboundedSender<Bytes>, Body) {
+    let (sender, receiver) = mpsc::unbounded_channel::<Bytes>();
+    let frames = futures::stream::unfold(receiver, |mut receiver| async move {
+        let bytes = receiver.recv().await?;
+        Some((Ok::<_, BodyError>(Frame::data(bytes)), receiver))
+    });
+    (sender, StreamBody::new(frames).boxed_unsync())
+}
+
+/// An event stream that says this, and then nothing for ever.
+pub fn endless(says: &'static str) -> Response<Body> {
+    let said = Ok::<_, BodyError>(Frame::data(Bytes::from_static(says.as_bytes())));
+    event_stream(StreamBody::new(stream::iter([said]).chain(stream::pending())).boxed_unsync())
 }
 
 /// Counts something as open until the server lets go of it.

@@ -4,35 +4,22 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode};
-use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::backend::Backend;
+use super::backend::{Backend, endless};
 use super::eventually;
 use super::front::{Front, http_config, text};
-use super::relayed::channel;
 use crate::body::{Body, full};
 use crate::commit::event_stream;
 use crate::refusal::json as json_answer;
-
-/// A stream that says something and never ends.
-fn endless() -> Response<Body> {
-    let (sender, body) = channel();
-    sender.send("data: 1\n\n").unwrap();
-    let body = body.map_frame(move |frame| {
-        let _open = &sender;
-        frame
-    });
-    event_stream(body.boxed_unsync())
-}
 
 #[tokio::test]
 async fn when_the_client_goes_the_backend_learns_it_at_once_in_both_eras() {
     let backend = Backend::start(|request: Request<Bytes>| async move {
         if request.method() == http::Method::GET || request.uri().query() == Some("stream") {
-            return endless();
+            return endless("data: 1\n\n");
         }
         std::future::pending().await
     })
@@ -98,7 +85,7 @@ async fn resumable() -> Backend {
                 *bare.status_mut() = StatusCode::BAD_REQUEST;
                 bare
             }
-            ("GET", None) => endless(),
+            ("GET", None) => endless("data: 1\n\n"),
             _ => {
                 *bare.status_mut() = StatusCode::NO_CONTENT;
                 bare

@@ -6,15 +6,12 @@ use tokio::sync::Notify;
 
 use std::sync::Arc;
 
-use super::backend::Backend;
+use super::backend::{Backend, endless};
 use super::eventually;
 use super::front::{Front, http_config, next, text};
-use super::relayed::channel;
 use crate::body::empty;
-use crate::commit::event_stream;
 use crate::door::Phase;
 use crate::refusal::json;
-use http_body_util::BodyExt as _;
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
@@ -43,15 +40,7 @@ async fn a_running_call_is_finished_and_a_stream_without_end_is_ended() {
                 wait.notified().await;
                 return json(http::StatusCode::OK, r#"{"late":true}"#.into());
             }
-            let (sender, body) = channel();
-            sender.send("data: 1\n\n").unwrap();
-            event_stream(
-                body.map_frame(move |frame| {
-                    let _open = &sender;
-                    frame
-                })
-                .boxed_unsync(),
-            )
+            endless("data: 1\n\n")
         }
     })
     .await;

@@ -3,33 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode};
-use http_body::Frame;
-use http_body_util::{BodyExt as _, StreamBody};
+use http_body_util::BodyExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, mpsc};
 
-use super::backend::Backend;
+use super::backend::{Backend, endless, feed};
 use super::eventually;
 use super::front::{Front, collect, http_config, next, text};
-use crate::body::{Body, BodyError, full, gathered};
+use crate::body::{full, gathered};
 use crate::clock;
-use crate::commit::event_stream;
 use crate::refusal::json;
 
 const CALL: &str = r#"{"jsonrpc":"2.0","id":"q-1","method":"tools/call","params":{"name":"t"}}"#;
-
-/// A body that is fed from outside.
-pub fn channel() -> (mpsc::UnboundedSender<&'static str>, Body) {
-    let (sender, receiver) = mpsc::unbounded_channel::<&'static str>();
-    let frames = futures::stream::unfold(receiver, |mut receiver| async move {
-        let text = receiver.recv().await?;
-        Some((Ok::<_, BodyError>(Frame::data(Bytes::from_static(text.as_bytes()))), receiver))
-    });
-    (sender, StreamBody::new(frames).boxed_unsync())
-}
 
 #[tokio::test]
 async fn bytes_and_headers_pass() {
@@ -106,7 +93,7 @@ async fn a_batch_passes() {
 
 #[tokio::test]
 async fn events_arrive_one_by_one_and_uncompressed() {
-    let (sender, body) = channel();
+    let (sender, body) = feed();
     let body = Arc::new(Mutex::new(Some(body)));
     let backend = Backend::start(move |_| {
         let body = Arc::clone(&body);
@@ -126,7 +113,7 @@ async fn events_arrive_one_by_one_and_uncompressed() {
     assert_eq!(response.headers()["content-type"], "Text/Event-Stream; charset=utf-8");
     assert!(!response.headers().contains_key("content-encoding"));
     for event in ["data: 1\n\n", ": \n\n", "id: 2\r\ndata: é\r\n\r\n"] {
-        sender.send(event).unwrap();
+        sender.send(event.into()).unwrap();
         assert_eq!(next(&mut response).await.unwrap(), event);
     }
     drop(sender);
@@ -212,18 +199,7 @@ async fn faults_of_the_backend_are_told() {
 
 #[tokio::test]
 async fn a_stream_ends_with_the_call_timeout_and_a_listening_one_does_not() {
-    let backend = Backend::start(|_| async {
-        let (sender, body) = channel();
-        sender.send("data: 1\n\n").unwrap();
-        event_stream(
-            body.map_frame(move |frame| {
-                let _open = &sender;
-                frame
-            })
-            .boxed_unsync(),
-        )
-    })
-    .await;
+    let backend = Backend::start(|_| async { endless("data: 1\n\n") }).await;
     let mut config = http_config(backend.port);
     config["limits"]["callTimeoutMs"] = 300.into();
     let front = Front::new(&config);
@@ -319,19 +295,19 @@ async fn a_slow_call_is_kept_alive_and_its_timeout_is_told() {
 /// A short answer leaves in one piece, whatever pieces it came in; a longer one is not held.
 #[tokio::test]
 async fn the_beginning_of_an_answer_is_gathered() {
-    let (sender, body) = channel();
-    sender.send("data: 1\n\n").unwrap();
-    sender.send("data: 2\n\n").unwrap();
+    let (sender, body) = feed();
+    sender.send("data: 1\n\n".into()).unwrap();
+    sender.send("data: 2\n\n".into()).unwrap();
     drop(sender);
     let short = gathered(body).await;
     assert_eq!(http_body::Body::size_hint(&short).exact(), Some(18));
     assert_eq!(short.collect().await.unwrap().to_bytes(), "data: 1\n\ndata: 2\n\n");
 
-    let (sender, body) = channel();
-    sender.send("data: 1\n\n").unwrap();
+    let (sender, body) = feed();
+    sender.send("data: 1\n\n".into()).unwrap();
     let mut long = Response::new(gathered(body).await);
     assert_eq!(next(&mut long).await.as_deref(), Some("data: 1\n\n"));
-    sender.send("data: 2\n\n").unwrap();
+    sender.send("data: 2\n\n".into()).unwrap();
     assert_eq!(next(&mut long).await.as_deref(), Some("data: 2\n\n"));
     drop(sender);
     assert_eq!(next(&mut long).await, None);

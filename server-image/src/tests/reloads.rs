@@ -4,15 +4,12 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::backend::Backend;
+use super::backend::{Backend, endless};
 use super::eventually;
 use super::front::{Front, http_config, key, next, record, text};
 use super::kubelet::Mount;
-use super::relayed::channel;
 use crate::clock;
-use crate::commit::event_stream;
 use crate::refusal::json as json_answer;
-use http_body_util::BodyExt as _;
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
@@ -22,15 +19,7 @@ async fn streaming() -> Backend {
         if request.method() != http::Method::GET {
             return json_answer(http::StatusCode::OK, "{}".into());
         }
-        let (sender, body) = channel();
-        sender.send("data: 1\n\n").unwrap();
-        event_stream(
-            body.map_frame(move |frame| {
-                let _open = &sender;
-                frame
-            })
-            .boxed_unsync(),
-        )
+        endless("data: 1\n\n")
     })
     .await
 }
