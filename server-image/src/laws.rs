@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use crate::peek::{self, Reading};
+use crate::sse::event::{Decoder, Event, TooLarge};
 use crate::stream::Boundary;
 use crate::wire::fault::Fault;
 use crate::wire::framing::Framing;
@@ -47,16 +48,40 @@ pub fn peek(bytes: &[u8]) {
     }
 }
 
-/// Where a stream stands between events does not depend on how it is cut.
+/// Which events a stream has, and where it stands between two of them, does not depend on how it is cut; and no more of it
+/// is held than one event may have.
 ///
 /// # Panics
-/// Where it does.
+/// Where it does, or where more is.
 pub fn events(bytes: &[u8]) {
     let Some((size, bytes)) = bytes.split_first() else { return };
-    let (mut whole, mut pieces) = (Boundary::default(), Boundary::default());
+    let pieces = || bytes.chunks(usize::from(*size).max(1));
+    let (mut whole, mut parts) = (Boundary::default(), Boundary::default());
     whole.pass(bytes);
-    bytes.chunks(usize::from(*size).max(1)).for_each(|piece| pieces.pass(piece));
-    assert_eq!(whole.is_between_events(), pieces.is_between_events(), "the cuts change the boundary");
+    pieces().for_each(|piece| parts.pass(piece));
+    assert_eq!(whole.is_between_events(), parts.is_between_events(), "the cuts change the boundary");
+    assert_eq!(decoded([bytes].into_iter()), decoded(pieces()), "the cuts change the events");
+}
+
+/// Bytes that an event may have here.
+const EVENT: usize = 64;
+/// A byte that is no text becomes a character of three.
+const WIDEST: usize = 3;
+
+fn decoded<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Event>, Option<TooLarge>) {
+    let (mut decoder, mut events) = (Decoder::up_to(EVENT), Vec::new());
+    for mut piece in pieces {
+        loop {
+            match decoder.decode(&mut piece) {
+                Ok(Some(event)) => events.push(event),
+                Ok(None) => break,
+                Err(error) => return (events, Some(error)),
+            }
+        }
+        assert!(piece.is_empty(), "bytes are left");
+        assert!(decoder.held() <= EVENT * WIDEST, "more is held than an event may have");
+    }
+    (events, None)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The end of an event: it does not depend on how a stream is cut.
+//! A stream of events: which they are, and where they end, does not depend on how it is cut.
 
 #![no_main]
 

@@ -63,19 +63,31 @@ pub struct Decoder {
 
 impl Default for Decoder {
     fn default() -> Self {
+        Self::up_to(EVENT_MAXIMUM)
+    }
+}
+
+impl Decoder {
+    /// Of events that have so many bytes at most.
+    pub fn up_to(maximum: usize) -> Self {
         Self {
             line: Vec::new(),
             event: Event::default(),
             has_field: false,
             size: 0,
-            maximum: EVENT_MAXIMUM,
+            maximum,
             after_carriage_return: false,
             at_begin: true,
         }
     }
-}
 
-impl Decoder {
+    /// Bytes that it holds of an event which has not ended.
+    #[cfg(any(test, fuzzing))]
+    pub fn held(&self) -> usize {
+        let Event { name, data, id, retry: _ } = &self.event;
+        self.line.len() + name.len() + data.as_ref().map_or(0, Vec::len) + id.as_ref().map_or(0, String::len)
+    }
+
     /// Takes bytes from `input` up to the end of an event, which it returns, or all of them.
     pub fn decode(&mut self, input: &mut &[u8]) -> Result<Option<Event>, TooLarge> {
         loop {
@@ -262,11 +274,11 @@ mod tests {
 
     #[test]
     fn an_event_without_end_is_refused() {
-        let mut decoder = Decoder { maximum: 100, ..Decoder::default() };
+        let mut decoder = Decoder::up_to(100);
         let mut input: &[u8] = b"data: 1\n\ndata: 2\n\n";
         while decoder.decode(&mut input).unwrap().is_some() {}
         for kind in [": ", "data: ", "data: \n"] {
-            let mut decoder = Decoder { maximum: 100, ..Decoder::default() };
+            let mut decoder = Decoder::up_to(100);
             let text = kind.repeat(60);
             assert_eq!(decoder.decode(&mut text.as_bytes()), Err(TooLarge), "{kind:?}");
         }
