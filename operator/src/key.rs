@@ -32,6 +32,7 @@ pub enum Kind {
     Deployment,
     Ingress,
     NetworkPolicy,
+    PodDisruptionBudget,
     Secret,
     Service,
     ServiceAccount,
@@ -45,6 +46,7 @@ impl Kind {
             Self::Deployment => "Deployment",
             Self::Ingress => "Ingress",
             Self::NetworkPolicy => "NetworkPolicy",
+            Self::PodDisruptionBudget => "PodDisruptionBudget",
             Self::Secret => "Secret",
             Self::Service => "Service",
             Self::ServiceAccount => "ServiceAccount",
@@ -54,7 +56,7 @@ impl Kind {
     /// Whether the API server counts changes of the spec in `metadata.generation`. Where it does not, any change moves
     /// the resourceVersion, and that is what is compared.
     pub const fn has_generation(self) -> bool {
-        matches!(self, Self::Deployment | Self::Ingress | Self::NetworkPolicy)
+        matches!(self, Self::Deployment | Self::Ingress | Self::NetworkPolicy | Self::PodDisruptionBudget)
     }
 }
 

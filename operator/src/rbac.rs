@@ -78,6 +78,12 @@ const RULES: &[Rule] = &[
         &["create", "delete", "get", "list", "patch", "watch"],
         "exposes a server, and keeps its backend's port closed",
     ),
+    served(
+        "policy",
+        &["poddisruptionbudgets"],
+        &["create", "delete", "get", "list", "patch", "watch"],
+        "lets the drain of a node take one pod of a server at a time",
+    ),
     served("events.k8s.io", &["events"], &["create", "patch"], "tells of changes"),
     Rule {
         place: Where::Own,

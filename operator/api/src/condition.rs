@@ -109,6 +109,8 @@ reasons! {
     FailedCreate,
     /// No node takes the pods.
     Unschedulable,
+    /// A pod waits for its volumes or its network.
+    VolumesNotReady,
     /// A ConfigMap, Secret or ServiceAccount that the spec refers to does not exist.
     ReferenceNotFound,
     /// The API server refused a child.

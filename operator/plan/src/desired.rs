@@ -4,6 +4,7 @@
 mod backend;
 mod config_map;
 mod deployment;
+mod disruption_budget;
 mod front_door;
 mod ingress;
 mod ingress_annotations;
@@ -16,6 +17,7 @@ mod tidy;
 
 pub(crate) use config_map::config_map;
 pub(crate) use deployment::deployment;
+pub(crate) use disruption_budget::disruption_budget;
 pub(crate) use ingress::{Exposure, exposure};
 pub(crate) use keys::keys;
 pub(crate) use network_policy::network_policy;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use mooring_api::Reason;
 
 use crate::observed::ChildKind;
@@ -44,6 +45,8 @@ pub struct Desired {
     pub service: Service,
     /// The Deployment.
     pub deployment: Deployment,
+    /// The PodDisruptionBudget.
+    pub disruption_budget: Option<PodDisruptionBudget>,
     /// The Ingress.
     pub ingress: Option<Ingress>,
 }

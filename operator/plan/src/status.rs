@@ -5,6 +5,7 @@ mod accepted;
 mod available;
 mod exposed;
 mod pods;
+mod rollout;
 mod verdict;
 mod verified;
 
@@ -51,7 +52,7 @@ pub fn status(
     };
     let verdicts = Verdicts {
         accepted: accepted::accepted(observed, outcome),
-        available: available::available(server, observed, outcome),
+        available: available::available(server, observed, outcome, now),
         verified,
         exposed: exposed::exposed(old, server, observed, outcome),
         stalled: accepted::stalled(outcome),
@@ -68,12 +69,13 @@ pub fn status(
     }
 }
 
-/// How long until the status changes by the passing of time alone: a key expires, or a backend has had its time to
-/// start. `None` where only the cluster can change it.
+/// How long until the status changes by the passing of time alone: a key expires, or a backend or a volume has had its
+/// time. `None` where only the cluster can change it.
 pub fn next_change(server: &McpServer, observed: &Observed, now: Timestamp) -> Option<Duration> {
     let declared = server.spec.auth.iter().flat_map(|auth| &auth.keys);
     let expiries = declared.filter_map(|key| key.expires.as_ref()).map(|time| time.0);
-    let moments = expiries.chain(verified::grace_ends(observed)).filter(|moment| *moment > now);
+    let graces = verified::grace_ends(observed).chain(rollout::grace_ends(observed));
+    let moments = expiries.chain(graces).filter(|moment| *moment > now);
     moments.min().and_then(|moment| Duration::try_from(moment.duration_since(now)).ok())
 }
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Client;
 use kube::api::{DeleteParams, Preconditions};
 use mooring_api::{McpServer, Reason};
@@ -105,16 +106,28 @@ impl Writer {
             match kind {
                 ChildKind::NetworkPolicy => self.prune::<NetworkPolicy>(owner, Kind::NetworkPolicy).await?,
                 ChildKind::Ingress => self.prune::<Ingress>(owner, Kind::Ingress).await?,
+                ChildKind::PodDisruptionBudget => {
+                    self.prune::<PodDisruptionBudget>(owner, Kind::PodDisruptionBudget).await?;
+                }
                 ChildKind::ServiceAccount => self.prune::<ServiceAccount>(owner, Kind::ServiceAccount).await?,
             }
         }
         Ok(applied)
     }
 
-    /// What the pods need is written first, all at once; then the Deployment and the Ingress.
+    /// What the pods need is written first, all at once; then the Deployment, and what concerns its pods.
     async fn apply_desired(&self, owner: Owner<'_>, desired: &Desired) -> Result<Applied, ApplyError> {
-        let Desired { service_account, config_map, keys, network_policy, service, deployment, ingress } = desired;
-        // Boxed, because seven futures side by side are large.
+        let Desired {
+            service_account,
+            config_map,
+            keys,
+            network_policy,
+            service,
+            deployment,
+            disruption_budget,
+            ingress,
+        } = desired;
+        // Boxed, because so many futures side by side are large.
         let first = futures::join!(
             Box::pin(self.child_if(owner, Kind::ServiceAccount, service_account.as_ref())),
             Box::pin(self.child(owner, Kind::ConfigMap, config_map)),
@@ -127,9 +140,10 @@ impl Writer {
         self.hand_over_replicas(owner, deployment).await?;
         let second = futures::join!(
             Box::pin(self.child(owner, Kind::Deployment, deployment)),
+            Box::pin(self.child_if(owner, Kind::PodDisruptionBudget, disruption_budget.as_ref())),
             Box::pin(self.child_if(owner, Kind::Ingress, ingress.as_ref())),
         );
-        done.extend([second.0?, second.1?]);
+        done.extend([second.0?, second.1?, second.2?]);
         let mut applied = Applied::default();
         for one in done {
             match one {

@@ -14,6 +14,7 @@ use std::time::Duration;
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource};
 use mooring_plan::names;
@@ -78,6 +79,7 @@ impl Watches {
         first_lists.extend(self.follow::<IngressView>(Some(&ours)));
         first_lists.extend(self.follow::<MetaView<Service>>(Some(&ours)));
         first_lists.extend(self.follow::<MetaView<NetworkPolicy>>(Some(&ours)));
+        first_lists.extend(self.follow::<MetaView<PodDisruptionBudget>>(Some(&ours)));
         first_lists.extend(self.follow::<MetaView<ConfigMap>>(None));
         first_lists.extend(self.follow::<MetaView<ServiceAccount>>(None));
         first_lists.extend(self.follow::<MetaView<PersistentVolumeClaim>>(None));
@@ -320,6 +322,11 @@ impl Plain for Service {
 
 impl Plain for NetworkPolicy {
     const CHILD: Option<Kind> = Some(Kind::NetworkPolicy);
+    const OPTIONAL: bool = true;
+}
+
+impl Plain for PodDisruptionBudget {
+    const CHILD: Option<Kind> = Some(Kind::PodDisruptionBudget);
     const OPTIONAL: bool = true;
 }
 

@@ -43,8 +43,12 @@ fn template(children: &Children, name: &str) -> Result<Value> {
 /// Children without what a rotation of keys may change; declared keys that came and went are other keys.
 fn compared(children: &Children) -> BTreeMap<String, Value> {
     let mut all = children.without_chance().0;
+    // A Deployment keeps its replicas when the spec no longer says how many, and so its budget.
+    let is_scaled = |child: &Value| child["kind"] == "Deployment" && child["spec"]["replicas"].as_i64() > Some(1);
+    if all.values().any(is_scaled) {
+        all.retain(|name, _| !name.starts_with("PodDisruptionBudget/"));
+    }
     for child in all.values_mut() {
-        // A Deployment keeps its replicas when the spec no longer says how many.
         if let Some(spec) = child.get_mut("spec").and_then(Value::as_object_mut) {
             spec.remove("replicas");
         }

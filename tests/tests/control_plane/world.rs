@@ -161,6 +161,7 @@ impl<'a> World<'a> {
         let (group, version) = match kind {
             "Deployment" | "ReplicaSet" => ("apps", "v1"),
             "Ingress" | "NetworkPolicy" => ("networking.k8s.io", "v1"),
+            "PodDisruptionBudget" => ("policy", "v1"),
             "Lease" => ("coordination.k8s.io", "v1"),
             "HorizontalPodAutoscaler" => ("autoscaling", "v2"),
             _ => ("", "v1"),

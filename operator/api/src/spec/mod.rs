@@ -8,6 +8,7 @@ mod http;
 mod limits;
 mod network;
 mod pod;
+mod rollout;
 mod tools;
 
 use kube::{CustomResource, KubeSchema};
@@ -20,6 +21,7 @@ pub use http::{HttpSource, HttpTransport, ImagePullPolicy};
 pub use limits::{FrontDoor, Limits, ResourceRequirements};
 pub use network::NetworkPolicy;
 pub use pod::{Pod, SecretName, Volume};
+pub use rollout::{Rollout, RolloutStrategy};
 pub use tools::{HeaderSecret, Tool, ToolHeader, ToolHttp, ToolMethod, ToolOverride, ToolOverrides};
 
 use crate::McpServerStatus;
@@ -69,6 +71,10 @@ pub struct McpServerSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1000))]
     pub replicas: Option<i32>,
+
+    /// How pods are replaced by newer ones. Default: one at a time, each when a newer one is ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<Rollout>,
 
     /// Public names of the server: the rules of the Ingress, and names that the front door accepts as Host with any
     /// port. DNS names in lower case. Default: none; with `ingress` and the operator's base domain,

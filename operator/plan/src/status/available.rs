@@ -1,14 +1,16 @@
 //! Available: do pods serve? Old pods that serve during a rollout count; why new ones do not come is told all the same.
 
+use jiff::Timestamp;
 use mooring_api::{McpServer, Reason};
 
 use super::Outcome;
 use super::pods::{self, Failure};
+use super::rollout;
 use super::verdict::{State, Verdict};
 use crate::observed::{Observed, ObservedDeployment};
 use crate::outcome::Finding;
 
-pub(super) fn available(server: &McpServer, observed: &Observed, outcome: Outcome<'_>) -> Verdict {
+pub(super) fn available(server: &McpServer, observed: &Observed, outcome: Outcome<'_>, now: Timestamp) -> Verdict {
     let nothing = ObservedDeployment::default();
     let deployment = observed.deployment.as_ref().unwrap_or(&nothing);
     let wanted = server.spec.replicas.or(deployment.replicas).unwrap_or(1);
@@ -35,12 +37,16 @@ pub(super) fn available(server: &McpServer, observed: &Observed, outcome: Outcom
     let progress = format!("{} of {wanted} pods are available", available.min(wanted));
     let state = if available > 0 { State::True } else { State::False };
     let because = |failure: Failure| {
-        let after = if available > 0 { format!(". {progress} and go on serving.") } else { ".".to_owned() };
+        let advice =
+            rollout::advice(server, deployment, &failure).map(|advice| format!(". {advice}")).unwrap_or_default();
+        let after = if available > 0 { format!("{advice}. {progress} and go on serving.") } else { ".".to_owned() };
         let stem = failure.stem.map(|stem| capitalised(&stem));
         Verdict::new(state, failure.reason, capitalised(&failure.message) + &after).keeping(stem)
     };
     let missing = missing_references(outcome);
-    let failure = failed_create(deployment).or_else(|| pods::failure(observed.pods.values()));
+    let failure = failed_create(deployment)
+        .or_else(|| pods::failure(observed.pods.values()))
+        .or_else(|| rollout::volumes(observed, now));
     match failure {
         Some(failure) if missing.is_empty() || !follows_from_a_reference(failure.reason) => because(failure),
         _ => Verdict::of_findings(state, &missing).unwrap_or_else(|| {

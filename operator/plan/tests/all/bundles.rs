@@ -10,7 +10,8 @@ use crate::world::{folder_path, now, servers, settings, world};
 pub fn document(plan: &Plan) -> Value {
     let debug = |list: &[&dyn std::fmt::Debug]| list.iter().map(|item| format!("{item:?}")).collect::<Vec<_>>();
     let Plan { mint, revoke, desired, prune, revisions, url, findings } = plan;
-    let Desired { service_account, config_map, keys, network_policy, service, deployment, ingress } = desired;
+    let Desired { service_account, config_map, keys, network_policy, service, deployment, disruption_budget, ingress } =
+        desired;
     json!({
         "url": url,
         "mint": debug(&mint.iter().map(|item| item as _).collect::<Vec<_>>()),
@@ -22,7 +23,7 @@ pub fn document(plan: &Plan) -> Value {
             .map(|finding| format!("{} {}: {}", finding.reason, finding.field, finding.message))
             .collect::<Vec<_>>(),
         "children": [
-            service_account, config_map, keys, network_policy, service, deployment, ingress,
+            service_account, config_map, keys, network_policy, service, deployment, disruption_budget, ingress,
         ],
     })
 }
@@ -47,13 +48,19 @@ fn what_is_missing_is_minted_and_what_is_left_over_goes() {
 
     let server = crate::world::fixture("keys-declared");
     let observed = Observed {
-        existing_children: [ChildKind::Ingress, ChildKind::NetworkPolicy, ChildKind::ServiceAccount].into(),
+        existing_children: [
+            ChildKind::Ingress,
+            ChildKind::NetworkPolicy,
+            ChildKind::PodDisruptionBudget,
+            ChildKind::ServiceAccount,
+        ]
+        .into(),
         ..Observed::default()
     };
     let plan = plan(&server, &observed, &settings(""), now()).unwrap();
     let key = |key: &str| Mint::DeclaredKey { key: key.to_owned(), subject: None };
     assert_eq!(plan.mint, [Mint::Session, key("ci"), key("laptop"), key("old")]);
-    assert_eq!(plan.prune, [ChildKind::Ingress]);
+    assert_eq!(plan.prune, [ChildKind::Ingress, ChildKind::PodDisruptionBudget]);
     assert_eq!(plan.revisions.keys, None);
 }
 
@@ -92,6 +99,33 @@ fn a_deployment_keeps_its_front_door_image_until_the_spec_changes_or_it_is_its_t
     assert_eq!(image(None, false), "old");
     assert_eq!(image(Some(3), true), newest);
     assert_eq!(image(Some(2), false), newest);
+}
+
+/// Where the spec leaves the number of pods to somebody else, what the Deployment has counts.
+#[test]
+fn a_budget_is_there_where_there_may_be_several_pods() {
+    use mooring_plan::observed::ObservedDeployment;
+
+    let mut server = crate::world::fixture("http-minimal");
+    let mut has_budget = |wanted: Option<i32>, scaled: Option<i32>| {
+        server.spec.replicas = wanted;
+        let mut observed = world(&server);
+        observed.deployment =
+            scaled.map(|replicas| ObservedDeployment { replicas: Some(replicas), ..ObservedDeployment::default() });
+        plan(&server, &observed, &settings(""), now()).unwrap().desired.disruption_budget.is_some()
+    };
+    let cases = [
+        (None, None, false),
+        (None, Some(1), false),
+        (None, Some(2), true),
+        (Some(0), Some(2), false),
+        (Some(1), Some(2), false),
+        (Some(2), None, true),
+        (Some(2), Some(1), true),
+    ];
+    for (wanted, scaled, expected) in cases {
+        assert_eq!(has_budget(wanted, scaled), expected, "{wanted:?} {scaled:?}");
+    }
 }
 
 /// Where the cluster assigns users, the pod names none.

@@ -63,6 +63,22 @@ pub fn terminated(reason: &str, code: i32, message: &str) -> Value {
     json!({"terminated": {"reason": reason, "exitCode": code, "message": message}})
 }
 
+/// A pod that no node takes.
+fn unschedulable(words: &str) -> ObservedPod {
+    let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": format!("0/1 nodes are available: {words}")});
+    let status = serde_json::from_value(json!({"conditions": [condition]})).unwrap();
+    ObservedPod { status, ..ObservedPod::default() }
+}
+
+/// A pod that has had a node since then, and none of its volumes.
+fn without_volumes(since: &str) -> ObservedPod {
+    let status = json!({"conditions": [
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": since},
+        {"type": "PodReadyToStartContainers", "status": "False", "lastTransitionTime": since},
+    ]});
+    ObservedPod { status: serde_json::from_value(status).unwrap(), ..ObservedPod::default() }
+}
+
 pub fn handshaken() -> Door {
     let handshake = Handshake {
         name: "everything".to_owned(),
@@ -183,6 +199,43 @@ const SCENARIOS: &[Scenario] = &[
         observed.deployment = Some(deployment(2, 1, 1));
         let failing = pod(false, waiting("ErrImagePull", "not found"), json!({}));
         observed.pods = pods([ready(handshaken()), failing]);
+    }),
+    ("a quota is too tight for a rollout", "http-minimal", |observed| {
+        let mut refused = deployment(1, 0, 1);
+        let condition = json!([{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
+            "message": "pods \"everything-2-\" is forbidden: exceeded quota: small"}]);
+        refused.status.conditions = serde_json::from_value(condition).unwrap();
+        observed.deployment = Some(refused);
+        observed.pods = pods([ready(handshaken())]);
+    }),
+    ("an anti-affinity keeps new pods away", "http-minimal", |observed| {
+        observed.deployment = Some(deployment(2, 1, 1));
+        observed.pods = pods([ready(handshaken()), unschedulable("1 node(s) didn't match pod anti-affinity rules.")]);
+    }),
+    ("a volume is held by an old pod", "http-minimal", |observed| {
+        observed.deployment = Some(deployment(2, 1, 1));
+        let words = "1 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod.";
+        observed.pods = pods([ready(handshaken()), unschedulable(words)]);
+    }),
+    ("one pod more finds no room", "replicas-limits-resources", |observed| {
+        observed.deployment = Some(deployment(3, 3, 2));
+        observed.pods = pods([ready(handshaken()), unschedulable("1 Insufficient memory.")]);
+    }),
+    ("a new pod finds no room", "http-minimal", |observed| {
+        observed.deployment = Some(deployment(2, 1, 1));
+        observed.pods = pods([ready(handshaken()), unschedulable("1 Insufficient memory.")]);
+    }),
+    ("a volume stays on another node", "http-every-field", |observed| {
+        observed.deployment = Some(deployment(2, 1, 1));
+        observed.pods = pods([ready(handshaken()), without_volumes("2026-06-01T11:59:00Z")]);
+    }),
+    ("a volume has its time to come", "http-every-field", |observed| {
+        observed.deployment = Some(deployment(2, 1, 1));
+        observed.pods = pods([ready(handshaken()), without_volumes("2026-06-01T11:59:50Z")]);
+    }),
+    ("a volume does not come", "rollout-recreate", |observed| {
+        observed.deployment = Some(deployment(1, 1, 0));
+        observed.pods = pods([without_volumes("2026-06-01T11:59:00Z")]);
     }),
     ("the Deployment has not seen the new spec", "http-minimal", |observed| {
         observed.deployment = Some(ObservedDeployment { generation: 4, ..deployment(1, 1, 1) });
@@ -404,6 +457,15 @@ fn a_starting_backend_has_its_grace() {
     observed.pods = pods([starting]);
     let verified = after(&McpServerStatus::default(), &server, &observed);
     assert_eq!(verified.condition(ConditionType::Verified).unwrap().reason, "HandshakePending");
+    assert_eq!(next_change(&server, &observed, now()).unwrap().as_secs(), 20);
+}
+
+/// Volumes that are slow have their time, too.
+#[test]
+fn a_wait_for_volumes_is_looked_at_again() {
+    let server = fixture("http-every-field");
+    let mut observed = world(&server);
+    observed.pods = pods([without_volumes("2026-06-01T11:59:50Z")]);
     assert_eq!(next_change(&server, &observed, now()).unwrap().as_secs(), 20);
 }
 

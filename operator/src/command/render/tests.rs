@@ -58,6 +58,7 @@ fn every_document_is_an_object_of_its_own() {
         "NetworkPolicy",
         "Service",
         "Deployment",
+        "PodDisruptionBudget",
         "Ingress",
     ];
     assert_eq!(kinds, expected);

@@ -16,6 +16,24 @@ pub(super) fn cases() -> Vec<Case> {
     vec![
         case("replicas", json!({"replicas": 2}), is("/spec", "/replicas", json!(2)), Stay),
         case(
+            "replicas and the budget of drains",
+            json!({"replicas": 2}),
+            Seen::Is("PodDisruptionBudget/@", "/spec/unhealthyPodEvictionPolicy", json!("AlwaysAllow")),
+            Stay,
+        ),
+        case(
+            "rollout.strategy",
+            json!({"rollout": {"strategy": "Recreate"}}),
+            is("/spec", "/strategy", json!({"type": "Recreate"})),
+            Stay,
+        ),
+        case(
+            "rollout.maxSurge",
+            json!({"rollout": {"maxSurge": 3}}),
+            is("/spec", "/strategy/rollingUpdate", json!({"maxSurge": 3, "maxUnavailable": 0})),
+            Stay,
+        ),
+        case(
             "frontDoor.resources",
             json!({"frontDoor": {"resources": quantities}}),
             is(DOOR, "/resources", quantities.clone()),

@@ -14,8 +14,16 @@ pub(super) fn stored(kind: &str, object: DynamicObject) -> Result<Value> {
 }
 
 /// The kinds that an McpServer's children have.
-pub(super) const CHILD_KINDS: [&str; 7] =
-    ["ConfigMap", "Deployment", "Ingress", "NetworkPolicy", "Secret", "Service", "ServiceAccount"];
+pub(super) const CHILD_KINDS: [&str; 8] = [
+    "ConfigMap",
+    "Deployment",
+    "Ingress",
+    "NetworkPolicy",
+    "PodDisruptionBudget",
+    "Secret",
+    "Service",
+    "ServiceAccount",
+];
 
 /// Children by `Kind/name`.
 #[derive(Clone, Debug, PartialEq)]
