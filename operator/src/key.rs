@@ -30,6 +30,7 @@ impl fmt::Display for ServerKey {
 pub enum Kind {
     ConfigMap,
     Deployment,
+    HorizontalPodAutoscaler,
     Ingress,
     NetworkPolicy,
     PodDisruptionBudget,
@@ -44,6 +45,7 @@ impl Kind {
         match self {
             Self::ConfigMap => "ConfigMap",
             Self::Deployment => "Deployment",
+            Self::HorizontalPodAutoscaler => "HorizontalPodAutoscaler",
             Self::Ingress => "Ingress",
             Self::NetworkPolicy => "NetworkPolicy",
             Self::PodDisruptionBudget => "PodDisruptionBudget",
@@ -55,8 +57,17 @@ impl Kind {
 
     /// Whether the API server counts changes of the spec in `metadata.generation`. Where it does not, any change moves
     /// the resourceVersion, and that is what is compared.
+    /// A HorizontalPodAutoscaler has a generation since Kubernetes 1.36. Before, it has none, and its status moves the
+    /// resourceVersion all the time: what somebody changed there is put right with the next change of ours.
     pub const fn has_generation(self) -> bool {
-        matches!(self, Self::Deployment | Self::Ingress | Self::NetworkPolicy | Self::PodDisruptionBudget)
+        matches!(
+            self,
+            Self::Deployment
+                | Self::HorizontalPodAutoscaler
+                | Self::Ingress
+                | Self::NetworkPolicy
+                | Self::PodDisruptionBudget
+        )
     }
 }
 

@@ -79,6 +79,12 @@ const RULES: &[Rule] = &[
         "exposes a server, and keeps its backend's port closed",
     ),
     served(
+        "autoscaling",
+        &["horizontalpodautoscalers"],
+        &["create", "delete", "get", "list", "patch", "watch"],
+        "scales a server that asks for it",
+    ),
+    served(
         "policy",
         &["poddisruptionbudgets"],
         &["create", "delete", "get", "list", "patch", "watch"],

@@ -1,6 +1,7 @@
 //! The children, one file for each kind. Each builder is a function of the spec, of what is observed and of the
 //! settings, and gives the same bytes for the same meaning: maps are sorted, sets too, and nothing empty is sent.
 
+mod autoscaler;
 mod backend;
 mod config_map;
 mod deployment;
@@ -15,6 +16,7 @@ mod service;
 mod service_account;
 mod tidy;
 
+pub(crate) use autoscaler::autoscaler;
 pub(crate) use config_map::config_map;
 pub(crate) use deployment::deployment;
 pub(crate) use disruption_budget::disruption_budget;

@@ -104,6 +104,8 @@ pub enum ChildKind {
     NetworkPolicy,
     /// Ingress.
     Ingress,
+    /// HorizontalPodAutoscaler.
+    HorizontalPodAutoscaler,
     /// PodDisruptionBudget.
     PodDisruptionBudget,
     /// ServiceAccount; absent where the spec names one.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -45,6 +46,8 @@ pub struct Desired {
     pub service: Service,
     /// The Deployment.
     pub deployment: Deployment,
+    /// The HorizontalPodAutoscaler.
+    pub autoscaler: Option<HorizontalPodAutoscaler>,
     /// The PodDisruptionBudget.
     pub disruption_budget: Option<PodDisruptionBudget>,
     /// The Ingress.

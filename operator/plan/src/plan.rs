@@ -38,6 +38,7 @@ pub fn plan(server: &McpServer, observed: &Observed, settings: &Settings, _now: 
         network_policy: desired::network_policy(server),
         service: desired::service(server),
         deployment: desired::deployment(server, observed, settings),
+        autoscaler: desired::autoscaler(server),
         disruption_budget: desired::disruption_budget(server, observed),
         ingress,
     };
@@ -128,6 +129,7 @@ fn prune(desired: &Desired, existing: &BTreeSet<ChildKind>) -> Vec<ChildKind> {
     let unwanted = |kind: &ChildKind| match kind {
         ChildKind::NetworkPolicy => desired.network_policy.is_none(),
         ChildKind::Ingress => desired.ingress.is_none(),
+        ChildKind::HorizontalPodAutoscaler => desired.autoscaler.is_none(),
         ChildKind::PodDisruptionBudget => desired.disruption_budget.is_none(),
         ChildKind::ServiceAccount => desired.service_account.is_none(),
     };

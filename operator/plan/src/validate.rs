@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use mooring_api::spec::{HttpSource, Pod, Tool, ToolHttp};
-use mooring_api::{McpServer, Reason};
+use mooring_api::spec::{HttpSource, Pod, ResourceRequirements, Tool, ToolHttp};
+use mooring_api::{McpServer, McpServerSpec, Reason};
 use mooring_contract::param_header::param_headers;
 use serde_json::{Map, Value};
 
 use crate::outcome::Rejection;
-use crate::{restricted, template};
+use crate::{names, restricted, template};
 
 /// Headers that belong to the connection, which the front door sets itself.
 const OWN_HEADERS: [&str; 9] = [
@@ -36,7 +36,36 @@ pub(crate) fn validate(server: &McpServer) -> Result<(), Rejection> {
         (None, Some(http)) => validate_http(http, spec.pod.as_ref())?,
         _ => return Err(invalid("spec", "set exactly one source: tools or http")),
     }
+    validate_autoscaling(spec)?;
     restricted::check(spec)
+}
+
+/// Kubernetes measures the use of CPU against what is requested, and not at all where one container requests none.
+fn validate_autoscaling(spec: &McpServerSpec) -> Result<(), Rejection> {
+    if spec.autoscaling.is_none() {
+        return Ok(());
+    }
+    if spec.replicas.is_some() {
+        return Err(invalid("autoscaling", "set replicas or autoscaling, not both"));
+    }
+    let missing = |container: &str, field: &str| {
+        let message = format!(
+            "container {container} requests no CPU, so there is nothing to measure its use against: set {field}.resources.requests.cpu"
+        );
+        Err(invalid("autoscaling", message))
+    };
+    // A limit counts as the request where there is none.
+    let requests_cpu = |resources: &ResourceRequirements| {
+        resources.requests.contains_key("cpu") || resources.limits.contains_key("cpu")
+    };
+    let of_front_door = spec.front_door.as_ref().and_then(|front_door| front_door.resources.as_ref());
+    if !of_front_door.is_none_or(requests_cpu) {
+        return missing(names::FRONT_DOOR, "frontDoor");
+    }
+    match &spec.http {
+        Some(http) if !http.resources.as_ref().is_some_and(requests_cpu) => missing(names::SERVER, "http"),
+        _ => Ok(()),
+    }
 }
 
 fn validate_tools(tools: &[Tool]) -> Result<(), Rejection> {

@@ -26,7 +26,9 @@ impl Writer {
         let generation = desired.metadata.annotations.as_ref().and_then(|all| all.get(ANNOTATION_GENERATION));
         let is_named = desired.spec.as_ref().is_some_and(|spec| spec.replicas.is_some());
         let is_same_spec = seen.meta.annotations.get(ANNOTATION_GENERATION) == generation;
-        if is_named || is_same_spec || replicas.is_none_or(|replicas| replicas == 1) {
+        // An autoscaler leaves a Deployment of no pods alone; left to its default, it has one to begin with.
+        let is_asleep = replicas == Some(0) && server.spec.autoscaling.is_some();
+        if is_named || is_same_spec || is_asleep || replicas.is_none_or(|replicas| replicas == 1) {
             return Ok(());
         }
         let share = json!({

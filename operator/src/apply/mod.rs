@@ -10,6 +10,7 @@ pub use secrets::new_subject;
 
 use std::sync::Arc;
 
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -106,6 +107,9 @@ impl Writer {
             match kind {
                 ChildKind::NetworkPolicy => self.prune::<NetworkPolicy>(owner, Kind::NetworkPolicy).await?,
                 ChildKind::Ingress => self.prune::<Ingress>(owner, Kind::Ingress).await?,
+                ChildKind::HorizontalPodAutoscaler => {
+                    self.prune::<HorizontalPodAutoscaler>(owner, Kind::HorizontalPodAutoscaler).await?;
+                }
                 ChildKind::PodDisruptionBudget => {
                     self.prune::<PodDisruptionBudget>(owner, Kind::PodDisruptionBudget).await?;
                 }
@@ -124,6 +128,7 @@ impl Writer {
             network_policy,
             service,
             deployment,
+            autoscaler,
             disruption_budget,
             ingress,
         } = desired;
@@ -140,10 +145,11 @@ impl Writer {
         self.hand_over_replicas(owner, deployment).await?;
         let second = futures::join!(
             Box::pin(self.child(owner, Kind::Deployment, deployment)),
+            Box::pin(self.child_if(owner, Kind::HorizontalPodAutoscaler, autoscaler.as_ref())),
             Box::pin(self.child_if(owner, Kind::PodDisruptionBudget, disruption_budget.as_ref())),
             Box::pin(self.child_if(owner, Kind::Ingress, ingress.as_ref())),
         );
-        done.extend([second.0?, second.1?, second.2?]);
+        done.extend([second.0?, second.1?, second.2?, second.3?]);
         let mut applied = Applied::default();
         for one in done {
             match one {

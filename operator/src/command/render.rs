@@ -178,14 +178,24 @@ pub fn render(server: &McpServer, observed: &Observed, settings: &Settings) -> a
         let secret = mint::declared_key_secret(server, &declared.name, &key, GENERATED);
         document(&mut out, &without_content(serde_json::to_value(secret)?))?;
     }
-    let Desired { service_account, config_map, keys, network_policy, service, deployment, disruption_budget, ingress } =
-        &plan.desired;
+    let Desired {
+        service_account,
+        config_map,
+        keys,
+        network_policy,
+        service,
+        deployment,
+        autoscaler,
+        disruption_budget,
+        ingress,
+    } = &plan.desired;
     optional(&mut out, service_account.as_ref())?;
     document(&mut out, &serde_json::to_value(config_map)?)?;
     document(&mut out, &without_key_ids(serde_json::to_value(keys)?, observed))?;
     optional(&mut out, network_policy.as_ref())?;
     document(&mut out, &serde_json::to_value(service)?)?;
     document(&mut out, &serde_json::to_value(deployment)?)?;
+    optional(&mut out, autoscaler.as_ref())?;
     optional(&mut out, disruption_budget.as_ref())?;
     optional(&mut out, ingress.as_ref())?;
     Ok(out)

@@ -61,6 +61,7 @@ impl Observer {
         let optional = [
             (ChildKind::NetworkPolicy, child(Kind::NetworkPolicy, name).is_some()),
             (ChildKind::Ingress, ingress.is_some()),
+            (ChildKind::HorizontalPodAutoscaler, child(Kind::HorizontalPodAutoscaler, name).is_some()),
             (ChildKind::PodDisruptionBudget, child(Kind::PodDisruptionBudget, name).is_some()),
             (ChildKind::ServiceAccount, child(Kind::ServiceAccount, name).is_some()),
         ];

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -79,6 +80,7 @@ impl Watches {
         first_lists.extend(self.follow::<IngressView>(Some(&ours)));
         first_lists.extend(self.follow::<MetaView<Service>>(Some(&ours)));
         first_lists.extend(self.follow::<MetaView<NetworkPolicy>>(Some(&ours)));
+        first_lists.extend(self.follow::<MetaView<HorizontalPodAutoscaler>>(Some(&ours)));
         first_lists.extend(self.follow::<MetaView<PodDisruptionBudget>>(Some(&ours)));
         first_lists.extend(self.follow::<MetaView<ConfigMap>>(None));
         first_lists.extend(self.follow::<MetaView<ServiceAccount>>(None));
@@ -322,6 +324,11 @@ impl Plain for Service {
 
 impl Plain for NetworkPolicy {
     const CHILD: Option<Kind> = Some(Kind::NetworkPolicy);
+    const OPTIONAL: bool = true;
+}
+
+impl Plain for HorizontalPodAutoscaler {
+    const CHILD: Option<Kind> = Some(Kind::HorizontalPodAutoscaler);
     const OPTIONAL: bool = true;
 }
 

@@ -7,7 +7,7 @@ use kube::api::{Patch, PatchParams};
 use mooring_tests::wait::until;
 use serde_json::{Value, json};
 
-use crate::world::{World, full, full_children};
+use crate::world::{World, full, full_children, patched};
 
 fn somebody() -> PatchParams {
     PatchParams { field_manager: Some("somebody".to_owned()), ..PatchParams::default() }
@@ -83,6 +83,64 @@ async fn restarts_foreign_metadata_and_an_autoscalers_replicas_survive() -> Resu
     world.settled(&["weather"]).await?;
     assert_eq!(replicas().await?, 2, "and is the scaler's");
     Ok(())
+}
+
+/// Who decides how many pods there are changes, and the number with it, never by way of one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_number_of_pods_is_handed_over_between_spec_autoscaler_and_others() -> Result<()> {
+    let world = World::new("scale").await?;
+    let _operator = world.operator().await?;
+    let spec = |scale: Value| {
+        let base =
+            json!({"http": {"image": "a:1", "resources": {"requests": {"cpu": "10m"}}}, "auth": {"anonymous": true}});
+        patched(&base, &scale)
+    };
+    let deployment = async || Ok::<_, anyhow::Error>(world.kind("Deployment").get("weather").await?);
+    let replicas = async |wanted: i64| {
+        let found = deployment().await?.data["spec"]["replicas"].as_i64();
+        ensure!(found == Some(wanted), "there are {found:?} replicas, wanted {wanted}");
+        Ok(())
+    };
+    let autoscaler = async || Ok::<_, anyhow::Error>(world.kind("HorizontalPodAutoscaler").get_opt("weather").await?);
+    // As the Deployment's controller tells it in Events.
+    let fell = async || {
+        let events = world.events("weather").await?;
+        let fell = events.iter().filter(|event| event.contains("Scaled down") && event.contains("to 1"));
+        Ok::<_, anyhow::Error>(fell.cloned().collect::<Vec<_>>())
+    };
+
+    world.apply("weather", &spec(json!({"replicas": 3}))).await?;
+    world.at_rest(&["weather"]).await?;
+    replicas(3).await?;
+    world.apply("weather", &spec(json!({"autoscaling": {"minReplicas": 2, "maxReplicas": 5}}))).await?;
+    world.settled(&["weather"]).await?;
+    replicas(3).await.context("to our autoscaler")?;
+    assert!(autoscaler().await?.is_some());
+
+    // Ours decides.
+    world.apply("weather", &spec(json!({"autoscaling": {"minReplicas": 4, "maxReplicas": 5}}))).await?;
+    until("the autoscaler to see its minimum", Duration::from_secs(60), || replicas(4)).await?;
+    // To somebody else's, and by hand.
+    world.apply("weather", &spec(json!({}))).await?;
+    world.settled(&["weather"]).await?;
+    assert!(autoscaler().await?.is_none(), "ours is gone");
+    replicas(4).await.context("to somebody else")?;
+    world.cluster.kubectl(["scale", "deployment/weather", "--replicas=5", "-n", "scale"]).await?;
+    world.settled(&["weather"]).await?;
+    replicas(5).await.context("by hand")?;
+    world.apply("weather", &spec(json!({"autoscaling": {"minReplicas": 2, "maxReplicas": 6}}))).await?;
+    world.settled(&["weather"]).await?;
+    replicas(5).await.context("from hand to our autoscaler")?;
+    world.apply("weather", &spec(json!({"replicas": 2}))).await?;
+    world.settled(&["weather"]).await?;
+    replicas(2).await.context("back to the spec")?;
+    assert_eq!(fell().await?, Vec::<String>::new());
+
+    // No pods at all are none to scale by: an autoscaler begins with one.
+    world.apply("weather", &spec(json!({"replicas": 0}))).await?;
+    world.settled(&["weather"]).await?;
+    world.apply("weather", &spec(json!({"autoscaling": {"minReplicas": 2, "maxReplicas": 6}}))).await?;
+    until("the autoscaler to begin", Duration::from_secs(60), || replicas(2)).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,6 +2,7 @@
 //! its default in its description, and an absent field means the same as that default.
 
 mod auth;
+mod autoscaling;
 mod cors;
 mod exposure;
 mod http;
@@ -15,6 +16,7 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
 pub use auth::{Auth, DeclaredKey, KeySecret};
+pub use autoscaling::Autoscaling;
 pub use cors::Cors;
 pub use exposure::{Ingress, IngressTls};
 pub use http::{HttpSource, HttpTransport, ImagePullPolicy};
@@ -54,8 +56,12 @@ use crate::McpServerStatus;
     validation = Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$')")
         .message("metadata.name: at most 40 characters, lower-case letters, digits and hyphens, beginning with a letter (it names Services and Secrets)")
 )]
-#[x_kube(validation = Rule::new("[has(self.tools), has(self.http)].filter(x, x).size() == 1")
-    .message("set exactly one source: tools or http"))]
+#[x_kube(
+    validation = Rule::new("[has(self.tools), has(self.http)].filter(x, x).size() == 1")
+        .message("set exactly one source: tools or http"),
+    validation = Rule::new("!(has(self.replicas) && has(self.autoscaling))")
+        .message("set replicas or autoscaling, not both: autoscaling decides how many pods there are")
+)]
 pub struct McpServerSpec {
     /// Source: tools declared here and served by the front door itself, each over an HTTP API. Any replica can answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,6 +77,11 @@ pub struct McpServerSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1000))]
     pub replicas: Option<i32>,
+
+    /// How many pods, by their use of CPU, in place of `replicas`. Default: none; `replicas` counts, or whoever scales the
+    /// Deployment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub autoscaling: Option<Autoscaling>,
 
     /// How pods are replaced by newer ones. Default: one at a time, each when a newer one is ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -13,8 +13,9 @@ use crate::observed::Observed;
 /// The PodDisruptionBudget, where there may be more than one pod: by the spec, or, where that leaves the number to
 /// somebody else, by what the Deployment has.
 pub(crate) fn disruption_budget(server: &McpServer, observed: &Observed) -> Option<PodDisruptionBudget> {
+    let autoscaled = || server.spec.autoscaling.as_ref().map(|autoscaling| autoscaling.max_replicas);
     let scaled = || observed.deployment.as_ref().and_then(|deployment| deployment.replicas);
-    server.spec.replicas.or_else(scaled).filter(|replicas| *replicas > 1)?;
+    server.spec.replicas.or_else(autoscaled).or_else(scaled).filter(|most| *most > 1)?;
     let name = server.name_any();
     let spec = PodDisruptionBudgetSpec {
         max_unavailable: Some(IntOrString::Int(1)),

@@ -10,8 +10,17 @@ use crate::world::{folder_path, now, servers, settings, world};
 pub fn document(plan: &Plan) -> Value {
     let debug = |list: &[&dyn std::fmt::Debug]| list.iter().map(|item| format!("{item:?}")).collect::<Vec<_>>();
     let Plan { mint, revoke, desired, prune, revisions, url, findings } = plan;
-    let Desired { service_account, config_map, keys, network_policy, service, deployment, disruption_budget, ingress } =
-        desired;
+    let Desired {
+        service_account,
+        config_map,
+        keys,
+        network_policy,
+        service,
+        deployment,
+        autoscaler,
+        disruption_budget,
+        ingress,
+    } = desired;
     json!({
         "url": url,
         "mint": debug(&mint.iter().map(|item| item as _).collect::<Vec<_>>()),
@@ -23,7 +32,8 @@ pub fn document(plan: &Plan) -> Value {
             .map(|finding| format!("{} {}: {}", finding.reason, finding.field, finding.message))
             .collect::<Vec<_>>(),
         "children": [
-            service_account, config_map, keys, network_policy, service, deployment, disruption_budget, ingress,
+            service_account, config_map, keys, network_policy, service, deployment, autoscaler, disruption_budget,
+            ingress,
         ],
     })
 }
@@ -49,6 +59,7 @@ fn what_is_missing_is_minted_and_what_is_left_over_goes() {
     let server = crate::world::fixture("keys-declared");
     let observed = Observed {
         existing_children: [
+            ChildKind::HorizontalPodAutoscaler,
             ChildKind::Ingress,
             ChildKind::NetworkPolicy,
             ChildKind::PodDisruptionBudget,
@@ -60,7 +71,7 @@ fn what_is_missing_is_minted_and_what_is_left_over_goes() {
     let plan = plan(&server, &observed, &settings(""), now()).unwrap();
     let key = |key: &str| Mint::DeclaredKey { key: key.to_owned(), subject: None };
     assert_eq!(plan.mint, [Mint::Session, key("ci"), key("laptop"), key("old")]);
-    assert_eq!(plan.prune, [ChildKind::Ingress, ChildKind::PodDisruptionBudget]);
+    assert_eq!(plan.prune, [ChildKind::Ingress, ChildKind::HorizontalPodAutoscaler, ChildKind::PodDisruptionBudget]);
     assert_eq!(plan.revisions.keys, None);
 }
 

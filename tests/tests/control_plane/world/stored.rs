@@ -14,9 +14,10 @@ pub(super) fn stored(kind: &str, object: DynamicObject) -> Result<Value> {
 }
 
 /// The kinds that an McpServer's children have.
-pub(super) const CHILD_KINDS: [&str; 8] = [
+pub(super) const CHILD_KINDS: [&str; 9] = [
     "ConfigMap",
     "Deployment",
+    "HorizontalPodAutoscaler",
     "Ingress",
     "NetworkPolicy",
     "PodDisruptionBudget",
