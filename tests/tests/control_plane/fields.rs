@@ -7,6 +7,7 @@ mod http;
 mod limits;
 mod network;
 mod pod;
+mod sessions;
 mod tools;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +30,7 @@ fn same() -> Vec<Case> {
         ),
         case(
             "defaults written out",
-            json!({"path": "/", "networkPolicy": {"enabled": true}, "auth": {"anonymous": false}, "limits": {"bodyBytes": 4_194_304, "callTimeout": "600s", "requests": 1024, "idleTimeout": "2m"}, "http": {"path": "/mcp", "transport": "streamableHttp"}, "cors": {"credentials": false, "maxAge": "600s"}}),
+            json!({"path": "/", "networkPolicy": {"enabled": true}, "auth": {"anonymous": false}, "limits": {"bodyBytes": 4_194_304, "callTimeout": "600s", "requests": 1024, "idleTimeout": "2m"}, "http": {"path": "/mcp", "transport": "streamableHttp"}, "cors": {"credentials": false, "maxAge": "600s"}, "sessions": {"mode": "Sticky", "idleTimeout": "30m", "maxAge": "24h", "maxPerPod": 1000, "drain": "300s"}, "rollout": {"strategy": "RollingUpdate", "maxSurge": 1}}),
             Seen::Config("/limits/bodyBytes", json!(4_194_304)),
             Stay,
         ),
@@ -66,7 +67,8 @@ async fn every_field_has_its_effect_and_leaves_no_trace() -> Result<()> {
     world.put(&shared).await?;
     let _operator = world.operator().await?;
     let tools = json!({"tools": [{"name": "a", "http": {"url": "http://a/"}}]});
-    let over_http = [http::cases(), exposure::cases(), network::cases(), limits::cases(), pod::cases(), same()];
+    let over_http =
+        [http::cases(), exposure::cases(), network::cases(), limits::cases(), pod::cases(), sessions::cases(), same()];
     let all: Vec<(String, Value, Case)> = over_http
         .into_iter()
         .flatten()

@@ -10,6 +10,7 @@ mod limits;
 mod network;
 mod pod;
 mod rollout;
+mod sessions;
 mod tools;
 
 use kube::{CustomResource, KubeSchema};
@@ -24,6 +25,7 @@ pub use limits::{FrontDoor, Limits, ResourceRequirements};
 pub use network::NetworkPolicy;
 pub use pod::{Pod, SecretName, Volume};
 pub use rollout::{Rollout, RolloutStrategy};
+pub use sessions::{SessionMode, Sessions};
 pub use tools::{HeaderSecret, Tool, ToolHeader, ToolHttp, ToolMethod, ToolOverride, ToolOverrides};
 
 use crate::McpServerStatus;
@@ -59,6 +61,8 @@ use crate::McpServerStatus;
 #[x_kube(
     validation = Rule::new("[has(self.tools), has(self.http)].filter(x, x).size() == 1")
         .message("set exactly one source: tools or http"),
+    validation = Rule::new("!(has(self.sessions) && has(self.sessions.mode) && self.sessions.mode == 'Stateless' && has(self.http) && has(self.http.transport) && self.http.transport == 'sse')")
+        .message("sessions.mode Stateless does not go with http.transport sse: that transport is made of sessions"),
     validation = Rule::new("!(has(self.replicas) && has(self.autoscaling))")
         .message("set replicas or autoscaling, not both: autoscaling decides how many pods there are")
 )]
@@ -82,6 +86,10 @@ pub struct McpServerSpec {
     /// Deployment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autoscaling: Option<Autoscaling>,
+
+    /// What holds for sessions. Default: they are kept, each on the pod that began it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<Sessions>,
 
     /// How pods are replaced by newer ones. Default: one at a time, each when a newer one is ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]

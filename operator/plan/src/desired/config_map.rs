@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use mooring_api::McpServer;
-use mooring_api::spec::{Cors, HttpTransport, Tool, ToolHeader, ToolHttp, ToolMethod, ToolOverride};
+use mooring_api::spec::{Cors, HttpTransport, SessionMode, Tool, ToolHeader, ToolHttp, ToolMethod, ToolOverride};
 use mooring_contract::config::{self, Config};
 
 use super::front_door::header_variable;
@@ -33,7 +33,7 @@ fn config(server: &McpServer, settings: &Settings) -> Config {
         security: security(server, settings),
         source: source(server),
         limits: limits(server),
-        sessions: config::Sessions::default(),
+        sessions: sessions(server),
     }
 }
 
@@ -154,6 +154,22 @@ fn limits(server: &McpServer) -> config::Limits {
         body_timeout_ms: time(limits.body_timeout, default.body_timeout_ms),
         idle_timeout_ms: time(limits.idle_timeout, default.idle_timeout_ms),
         write_timeout_ms: time(limits.write_timeout, default.write_timeout_ms),
+    }
+}
+
+pub(super) fn sessions(server: &McpServer) -> config::Sessions {
+    let sessions = server.spec.sessions.clone().unwrap_or_default();
+    let default = config::Sessions::default();
+    let time = |value: Option<kube::core::Duration>, default| value.map_or(default, milliseconds);
+    config::Sessions {
+        mode: match sessions.mode.unwrap_or_default() {
+            SessionMode::Sticky => config::SessionMode::Sticky,
+            SessionMode::Stateless => config::SessionMode::Stateless,
+        },
+        idle_timeout_ms: time(sessions.idle_timeout, default.idle_timeout_ms),
+        max_per_pod: sessions.max_per_pod.and_then(|most| u64::try_from(most).ok()).unwrap_or(default.max_per_pod),
+        max_age_ms: time(sessions.max_age, default.max_age_ms),
+        drain_ms: time(sessions.drain, default.drain_ms),
     }
 }
 

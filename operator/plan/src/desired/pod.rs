@@ -11,9 +11,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use kube::ResourceExt as _;
 use mooring_api::McpServer;
 use mooring_api::spec;
-use mooring_contract::config::Limits;
+use mooring_contract::config::{Limits, SessionMode};
 
-use super::{NonEmpty as _, backend, front_door};
+use super::{NonEmpty as _, backend, config_map, front_door};
 use crate::names;
 use crate::settings::Settings;
 
@@ -95,11 +95,17 @@ fn runtime_default() -> SeccompProfile {
     SeccompProfile { type_: "RuntimeDefault".to_owned(), ..SeccompProfile::default() }
 }
 
-/// Every running call may go on to its `callTimeout`. An idle front door leaves as soon as it has been a lame duck.
+/// Sessions live on for `sessions.drain`, and a call that is running then may go on to its `callTimeout`. A front door
+/// that has neither leaves as soon as it has been a lame duck.
 fn grace_period(server: &McpServer) -> i64 {
     let call_timeout = server.spec.limits.as_ref().and_then(|limits| limits.call_timeout).map(Duration::from);
     let call_timeout = call_timeout.unwrap_or(Duration::from_millis(Limits::CALL_TIMEOUT_MS));
-    let total = LAME_DUCK + call_timeout + MARGIN;
+    let sessions = config_map::sessions(server);
+    let drain = match sessions.mode {
+        SessionMode::Sticky => Duration::from_millis(sessions.drain_ms),
+        SessionMode::Stateless => Duration::ZERO,
+    };
+    let total = LAME_DUCK + drain + call_timeout + MARGIN;
     i64::try_from(total.as_millis().div_ceil(1000)).unwrap_or(i64::MAX)
 }
 

@@ -364,6 +364,10 @@ proptest! {
                 "headerTimeout": "10s", "bodyTimeout": "60s", "idleTimeout": "120s", "writeTimeout": "60s",
             })),
             ("networkPolicy", json!({"enabled": true})),
+            ("sessions", json!({
+                "mode": "Sticky", "idleTimeout": "30m", "maxAge": "24h", "maxPerPod": 1000, "drain": "5m",
+            })),
+            ("rollout", json!({"strategy": "RollingUpdate", "maxSurge": 1})),
             ("frontDoor", json!({"resources": {
                 "requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"cpu": 1, "memory": "256Mi"},
             }})),
