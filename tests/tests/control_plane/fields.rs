@@ -7,6 +7,7 @@ mod http;
 mod limits;
 mod network;
 mod pod;
+mod scale;
 mod sessions;
 mod tools;
 
@@ -67,8 +68,16 @@ async fn every_field_has_its_effect_and_leaves_no_trace() -> Result<()> {
     world.put(&shared).await?;
     let _operator = world.operator().await?;
     let tools = json!({"tools": [{"name": "a", "http": {"url": "http://a/"}}]});
-    let over_http =
-        [http::cases(), exposure::cases(), network::cases(), limits::cases(), pod::cases(), sessions::cases(), same()];
+    let over_http = [
+        http::cases(),
+        exposure::cases(),
+        network::cases(),
+        limits::cases(),
+        pod::cases(),
+        scale::cases(),
+        sessions::cases(),
+        same(),
+    ];
     let all: Vec<(String, Value, Case)> = over_http
         .into_iter()
         .flatten()
