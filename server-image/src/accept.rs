@@ -143,7 +143,8 @@ pub async fn connection<S, H, F>(
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
         let (running, fault) = requests.begin(clock::instant);
         let fault = if protocol == Protocol::Http2 { too_much(&request, &held()) } else { fault };
-        let arrival = Arrival { wall: clock::wall(), instant: clock::instant(), peer, fault, beyond };
+        let (wall, instant) = (clock::wall(), clock::instant());
+        let arrival = Arrival { wall, instant, peer, fault, beyond, forwarded: false };
         let request = request.map(|body| body.map_err(BodyError::from).boxed_unsync());
         // On the heap, so that a connection whose answer streams for hours does not keep the room of the whole pipeline.
         let answer = Box::pin(handler(arrival, request));
@@ -211,8 +212,8 @@ impl End {
                 Phase::Serving => {}
                 // HTTP/1 connections are told with the next answer (`Connection: close`), so that none is closed under a
                 // request that is on its way; HTTP/2 has GOAWAY for it.
-                Phase::Leaving if self.protocol == Protocol::Http1 => {}
-                Phase::Leaving | Phase::Stopping => connection.as_mut().graceful_shutdown(),
+                Phase::Leaving | Phase::Draining if self.protocol == Protocol::Http1 => {}
+                Phase::Leaving | Phase::Draining | Phase::Stopping => connection.as_mut().graceful_shutdown(),
             }
             tokio::select! {
                 ended = connection.as_mut() => {

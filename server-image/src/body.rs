@@ -73,7 +73,7 @@ pub async fn read(headers: &HeaderMap, body: &mut Body, limit: u64, deadline: In
 }
 
 /// Why a body broke off: malformed, or its sender is gone.
-fn broken(error: &(dyn std::error::Error + 'static)) -> Refusal {
+pub fn broken(error: &(dyn std::error::Error + 'static)) -> Refusal {
     let causes = std::iter::successors(Some(error), |error| error.source());
     let mut faults =
         causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>()?.get_ref()?.downcast_ref::<Fault>());

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser as NonEmpty;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use mooring_contract::{config, mount, port};
+use mooring_contract::{config, mount, pod, port};
 
 use crate::log::Format;
 use crate::rules::Surroundings;
+use crate::session::pod::{Pod, Uid};
 use crate::sources::{Local, Mounts, Sources};
 
 /// The front door of an MCP server.
@@ -101,6 +102,16 @@ pub struct Serve {
     /// --kubernetes, on every address.
     #[arg(long, env = "MOORING_MANAGEMENT_LISTEN", value_name = "ADDRESS:PORT")]
     pub management_listen: Option<SocketAddr>,
+    /// In a pod: its uid. With it, its address and session keys, sessions are sealed and found from every other pod.
+    #[arg(long, env = pod::UID_VARIABLE, value_name = "UUID", requires = "pod_ip", conflicts_with = "config")]
+    pub pod_uid: Option<Uid>,
+    /// In a pod: its address, at which other pods of the same server reach it.
+    #[arg(long, env = pod::IP_VARIABLE, value_name = "ADDRESS", requires = "pod_uid", conflicts_with = "config")]
+    pub pod_ip: Option<IpAddr>,
+    /// Address for other pods of the same server, all of which listen at the same port; default is port 24081 on every
+    /// address.
+    #[arg(long, env = "MOORING_PEER_LISTEN", value_name = "ADDRESS:PORT", requires = "pod_uid")]
+    pub peer_listen: Option<SocketAddr>,
     /// Seconds of service after a stop signal, until whoever routes here has learnt of it; default is 0 with --config,
     /// else 10.
     #[arg(long, env = "MOORING_LINGER_SECONDS", value_name = "SECONDS", value_parser = seconds)]
@@ -133,6 +144,9 @@ const LOCAL_PORT: u16 = 8080;
 const LOCAL_SHUTDOWN: Duration = Duration::from_secs(30);
 /// Default of `--linger-seconds` in a pod: ingresses lag.
 const LINGER: Duration = Duration::from_secs(10);
+
+/// Every address: `::` takes IPv4, too; a kernel without IPv6 has only the other.
+const EVERY: [IpAddr; 2] = [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
 
 /// An IP address. Names are not resolved, because which address is listened on decides which hosts are accepted.
 fn address(text: &str) -> Result<IpAddr, String> {
@@ -213,13 +227,20 @@ impl Serve {
     }
 
     fn unspecified(&self, port: u16) -> Vec<SocketAddr> {
-        let addresses: &[IpAddr] = if self.kubernetes {
-            // `::` takes IPv4, too; a kernel without IPv6 has only the other.
-            &[IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)]
-        } else {
-            &[IpAddr::V4(Ipv4Addr::LOCALHOST)]
-        };
+        let addresses: &[IpAddr] = if self.kubernetes { &EVERY } else { &[IpAddr::V4(Ipv4Addr::LOCALHOST)] };
         addresses.iter().map(|address| SocketAddr::new(*address, port)).collect()
+    }
+
+    /// The pod, where this runs in one that knows itself, and the addresses for its peers: the first that can be bound.
+    pub fn pod(&self) -> Option<(Pod, Vec<SocketAddr>)> {
+        let pod = Pod { uid: self.pod_uid?, address: self.pod_ip?.to_canonical() };
+        Some((
+            pod,
+            self.peer_listen.map_or_else(
+                || EVERY.map(|address| SocketAddr::new(address, port::PEER)).into(),
+                |address| vec![address],
+            ),
+        ))
     }
 
     /// Time of service after a stop signal.

@@ -18,7 +18,11 @@ use crate::clock;
 use crate::era::Era;
 use crate::keys::KeySet;
 use crate::metrics::Metrics;
+use crate::refusal::Refusal;
 use crate::rules::Rules;
+use crate::session::Sessions;
+use crate::session::pod::Pod;
+use crate::session::seats::Seat;
 use crate::sse::Sse;
 use crate::who::Principal;
 use crate::wire::limits::WireLimits;
@@ -32,6 +36,8 @@ pub enum Phase {
     Serving,
     /// It was told to stop: not ready, but serving, because whoever routes here learns of it late.
     Leaving,
+    /// It begins no session any more; those that there are live on, reached through their tokens.
+    Draining,
     /// It accepts nothing new; running calls go on.
     Stopping,
 }
@@ -85,6 +91,8 @@ pub struct Door {
     pub calls: TaskTracker,
     /// What is in use of what may be.
     pub load: Load,
+    /// Sessions that stay on their pod.
+    pub sessions: Sessions,
     /// Sessions of the older transport.
     pub sse: Sse,
     /// Counters.
@@ -95,6 +103,17 @@ impl Door {
     /// A front door with nothing in force. `instance` makes its request ids unlike those of others.
     pub fn new(instance: u64) -> Self {
         Self { instance, ..Self::default() }
+    }
+
+    /// The same in a pod, whose peers listen at `peer_port`.
+    #[must_use]
+    pub fn in_pod(self, pod: Pod, peer_port: u16) -> Self {
+        Self { sessions: Sessions::of(pod, peer_port), ..self }
+    }
+
+    /// Room for a session more; 503 where there are as many as may be.
+    pub fn seat(&self, rules: &Rules) -> Result<Seat, Refusal> {
+        self.sessions.seats.take(rules.sessions.max_per_pod, &self.metrics)
     }
 
     /// The rules in force, once there are any.
@@ -214,11 +233,13 @@ impl Door {
             config_error: self.config_error.load().as_deref().cloned(),
             keys_revision: keys.revision.clone(),
             key_secret_revisions: keys.secret_revisions.clone(),
-            refused_keys: keys.refused().to_vec(),
+            refused_keys: keys.refused().iter().chain(self.sessions.refused().iter()).cloned().collect(),
             handshake: answered.handshake.clone(),
             handshake_error: answered.error.clone(),
             keys_last_used: keys.last_used(),
-            ..DoorStatus::default()
+            session_keys: self.sessions.sealing().map(|sealing| sealing.ids()).unwrap_or_default(),
+            sessions: self.sessions.seats.taken() as u64,
+            unreachable_peers: self.sessions.peers.unreachable(clock::instant()),
         }
     }
 }

@@ -23,14 +23,17 @@ use crate::pipeline::{Arrival, Refused};
 use crate::refusal::Refusal;
 use crate::relay::Outgoing;
 use crate::rules::{Backend, Rules};
+use crate::session::part::{self, Part};
+use crate::session::place::Standing;
+use crate::session::registry::InUse;
 use crate::sse::bridge;
 use crate::stream::{self, End, Terms};
 use crate::who::Principal;
 
 /// The methods of the endpoint.
 const ALLOWED: &str = "GET, POST, DELETE, OPTIONS";
-/// What the endpoint of declared tools has of them.
-const ALLOWED_TOOLS: &str = "POST, OPTIONS";
+/// What an endpoint without sessions has of them.
+const ALLOWED_STATELESS: &str = "POST, OPTIONS";
 
 type Answer = Result<Response<Body>, Refusal>;
 
@@ -54,6 +57,8 @@ pub struct Exchange {
     pub principal: Principal,
     /// What was seen of the request.
     pub seen: Seen,
+    /// What its session ids mean.
+    pub standing: Standing,
     in_flight: InFlight,
 }
 
@@ -72,7 +77,15 @@ impl Exchange {
             _ => door.load.request(rules.requests)?,
         };
         let in_flight = door.metrics.begin(room);
-        Ok(Self { door: Arc::clone(door), rules: Arc::clone(rules), arrival, principal, seen, in_flight })
+        Ok(Self {
+            door: Arc::clone(door),
+            rules: Arc::clone(rules),
+            arrival,
+            principal,
+            seen,
+            standing: Standing::Raw,
+            in_flight,
+        })
     }
 
     /// Serves the request.
@@ -92,8 +105,8 @@ impl Exchange {
 
     fn allowed(&self) -> &'static str {
         match &self.rules.backend {
-            Backend::Http(_) | Backend::Sse(_) => ALLOWED,
-            Backend::Tools(_) => ALLOWED_TOOLS,
+            Backend::Http(_) | Backend::Sse(_) if !self.standing.is_stateless() => ALLOWED,
+            _ => ALLOWED_STATELESS,
         }
     }
 
@@ -114,6 +127,12 @@ impl Exchange {
         }
         self.door.metrics.messages(admitted.messages);
         let patient = admitted.slow && headers::asks(&parts.headers, "text/event-stream");
+        let part = match admitted.era {
+            Era::Modern => Part::Raw,
+            Era::Legacy => Part::of(&self, reading.initializes(), &mut parts.headers)
+                .map_err(|refusal| admitted.refused(refusal))?,
+        };
+        let asked = part::Asked::of(&parts);
         let work = match &self.rules.backend {
             Backend::Http(_) | Backend::Sse(_) => {
                 if admitted.era == Era::Modern {
@@ -129,7 +148,9 @@ impl Exchange {
         let deadline = (!admitted.endless).then_some(deadline);
         let asking = self.ask(work, deadline);
         let answer = if patient { commit::patiently(asking, admitted.waiting.clone()).await } else { asking.await };
-        let mut response = answer.map_err(|refusal| admitted.refused(refusal))?;
+        let response = answer.map_err(|refusal| admitted.refused(refusal))?;
+        let settled = part.settle(&self, &asked, response).await.map_err(|refusal| admitted.refused(refusal))?;
+        let mut response = self.keep(settled);
         if admitted.era == Era::Modern {
             without_session(response.headers_mut());
         }
@@ -137,13 +158,25 @@ impl Exchange {
     }
 
     /// GET opens a stream, DELETE ends a session.
-    async fn bodiless(self, mut parts: Parts) -> Answer {
+    async fn bodiless(mut self, mut parts: Parts) -> Answer {
         headers::single(&parts.headers)?;
         headers::legal_session(&parts.headers)?;
+        if self.standing.is_stateless() {
+            return Err(Refusal::MethodNotAllowed { allow: self.allowed() });
+        }
+        let (part, asked) = (Part::of(&self, false, &mut parts.headers)?, part::Asked::of(&parts));
         let deadline = (parts.method == Method::DELETE).then(|| self.arrival.instant + self.rules.call_timeout);
         parts.headers.remove(CONTENT_TYPE); // there is no body
         let response = self.ask(Work::Relay(outgoing(parts, Bytes::new())), deadline).await?;
+        let settled = part.settle(&self, &asked, response).await?;
+        let response = self.keep(settled);
         Ok(self.stream_back(response, deadline))
+    }
+
+    /// Keeps the session of an answer in use until the answer has ended.
+    fn keep(&mut self, (response, session): (Response<Body>, Option<InUse>)) -> Response<Body> {
+        self.in_flight.keeps(session);
+        response
     }
 
     /// Waits for the answer, until its headers are there. The future stands for itself, because it may go on after the
@@ -160,7 +193,7 @@ impl Exchange {
                     (Work::Relay(outgoing), Backend::Sse(relay)) => {
                         bridge::answer(&door, relay, outgoing, subject, &seen).await
                     }
-                    (Work::Relay(_), Backend::Tools(_)) => Err(Refusal::MethodNotAllowed { allow: ALLOWED_TOOLS }),
+                    (Work::Relay(_), Backend::Tools(_)) => Err(Refusal::MethodNotAllowed { allow: ALLOWED_STATELESS }),
                 }
             };
             if let Some(deadline) = deadline {
@@ -171,7 +204,7 @@ impl Exchange {
                 answer = answer => answer,
                 () = unwelcome => match door.phase() {
                     Phase::Stopping => Err(Refusal::Stopping),
-                    Phase::Serving | Phase::Leaving => Err(Refusal::Unauthorized),
+                    Phase::Serving | Phase::Leaving | Phase::Draining => Err(Refusal::Unauthorized),
                 },
             }
         }

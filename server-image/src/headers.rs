@@ -98,7 +98,8 @@ fn is_claim(name: &str) -> bool {
     name.starts_with("x-forwarded-") || PROXY_CLAIMS.contains(&name)
 }
 
-fn strip_hop_by_hop(headers: &mut HeaderMap) {
+/// Removes what belongs to one connection.
+pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
     let lists = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let named: Vec<HeaderName> =
         lists.flat_map(|list| list.split(',')).filter_map(|name| name.trim().parse().ok()).collect();

@@ -1,11 +1,18 @@
 //! Laws that hold for any bytes, each a function that panics where its law is broken. Fuzz targets feed them for long,
 //! the tests for a moment.
 
+use jiff::Timestamp;
+use mooring_contract::{SessionKey, Slot, session_key};
 use serde_json::Value;
 
+use crate::directory::Entries;
 use crate::peek::{self, Reading};
+use crate::session::base62;
+use crate::session::keys::Ring;
+use crate::session::token::{self, Place, Scope};
 use crate::sse::event::{Decoder, Event, TooLarge};
 use crate::stream::Boundary;
+use crate::who::Subject;
 use crate::wire::fault::Fault;
 use crate::wire::framing::Framing;
 use crate::wire::limits::WireLimits;
@@ -84,6 +91,21 @@ fn decoded<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Event>, Option<To
     (events, None)
 }
 
+/// No text is a token but one that was sealed, and every one has one spelling.
+///
+/// # Panics
+/// Where that is not so.
+pub fn token(bytes: &[u8]) {
+    if let Some(decoded) = base62::decode(bytes) {
+        assert_eq!(base62::encode(&decoded).as_bytes(), bytes, "two spellings");
+    }
+    let key = SessionKey::from_entropy(&[0; session_key::ENTROPY], Timestamp::UNIX_EPOCH);
+    let entries = key.to_json().map(|key| Entries::from([(Slot::Current.entry().to_owned(), key.into_bytes())]));
+    let Some(ring) = entries.ok().and_then(|entries| Ring::build(&entries).0) else { return };
+    let scope = Scope { server: "", subject: &Subject::Anonymous, place: Place::Header };
+    assert!(token::open(&ring, &scope, bytes).is_none(), "nobody sealed it");
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -94,6 +116,7 @@ mod tests {
             super::framing(&bytes);
             super::peek(&bytes);
             super::events(&bytes);
+            super::token(&bytes);
         }
     }
 }

@@ -35,6 +35,7 @@ mod reload;
 mod route;
 mod rules;
 mod serve;
+mod session;
 mod sources;
 mod sse;
 mod stdio;

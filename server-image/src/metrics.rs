@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
+use mooring_contract::door_status::Unreachable;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use crate::session::registry::InUse;
 use crate::wire::load::Permit;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -32,6 +34,8 @@ impl Listener {
     pub const PUBLIC: Self = Self { listener: "public" };
     /// For probes, scrapes and the operator.
     pub const MANAGEMENT: Self = Self { listener: "management" };
+    /// For other pods of the same server.
+    pub const PEER: Self = Self { listener: "peer" };
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -54,6 +58,8 @@ pub struct Metrics {
     reloads: Counter,
     connections: Family<Listener, Gauge>,
     cut: Family<Cut, Counter>,
+    forwards: Counter,
+    forward_errors: Family<Reason, Counter>,
 }
 
 impl Default for Metrics {
@@ -70,6 +76,8 @@ impl Default for Metrics {
             reloads: Counter::default(),
             connections: Family::default(),
             cut: Family::default(),
+            forwards: Counter::default(),
+            forward_errors: Family::default(),
         };
         let registry = &mut metrics.registry;
         registry.register("requests", "Requests answered on the public listener", metrics.requests.clone());
@@ -78,13 +86,19 @@ impl Default for Metrics {
         registry.register("backend_errors", "Exchanges that the backend failed", metrics.backend_errors.clone());
         registry.register("in_flight", "Requests whose answer has not ended", metrics.in_flight.clone());
         registry.register("event_streams", "Open event streams", metrics.streams.clone());
-        registry.register("sessions", "Sessions that the front door keeps itself", metrics.sessions.clone());
+        registry.register("sessions", "Sessions that this pod owns", metrics.sessions.clone());
         registry.register("reloads", "Changes of configuration or keys that came into force", metrics.reloads.clone());
         registry.register("connections", "Open connections", metrics.connections.clone());
         registry.register(
             "connections_cut",
             "Connections and HTTP/2 streams that the front door closed unasked",
             metrics.cut.clone(),
+        );
+        registry.register("forwards", "Requests passed on to the pod of their session", metrics.forwards.clone());
+        registry.register(
+            "forward_errors",
+            "Requests answered 404 because the pod of their session could not be reached",
+            metrics.forward_errors.clone(),
         );
         metrics
     }
@@ -95,6 +109,7 @@ impl Default for Metrics {
 pub struct InFlight {
     gauges: Vec<Gauge<i64, AtomicI64>>,
     room: Permit,
+    session: Option<InUse>,
 }
 
 impl Drop for InFlight {
@@ -110,6 +125,11 @@ impl InFlight {
     pub fn as_stream(&mut self, metrics: &Arc<Metrics>) {
         metrics.streams.inc();
         self.gauges.push(metrics.streams.clone());
+    }
+
+    /// Keeps a session in use.
+    pub fn keeps(&mut self, session: Option<InUse>) {
+        self.session = session;
     }
 
     /// Takes other room than it had.
@@ -132,7 +152,7 @@ impl Metrics {
     /// Counts an exchange that begins, and has room.
     pub fn begin(&self, room: Permit) -> InFlight {
         self.in_flight.inc();
-        InFlight { gauges: vec![self.in_flight.clone()], room }
+        InFlight { gauges: vec![self.in_flight.clone()], room, session: None }
     }
 
     /// Open connections of that listener.
@@ -154,6 +174,22 @@ impl Metrics {
     pub fn session(&self) -> Kept {
         self.sessions.inc();
         Kept(self.sessions.clone())
+    }
+
+    /// Counts a request that is passed on to another pod.
+    pub fn forwarded(&self) {
+        self.forwards.inc();
+    }
+
+    /// Counts one that could not be.
+    pub fn forward_failed(&self, reason: Unreachable) {
+        let reason = match reason {
+            Unreachable::Refused => "refused",
+            Unreachable::TimedOut => "timed_out",
+            Unreachable::Unproved => "unproved",
+            Unreachable::Failed | Unreachable::Other => "failed",
+        };
+        self.forward_errors.get_or_create(&Reason { reason }).inc();
     }
 
     /// Counts an answer.

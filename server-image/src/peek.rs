@@ -74,6 +74,13 @@ impl<'a> Message<'a> {
     }
 }
 
+impl Reading<'_> {
+    /// Whether it is the request that begins a session.
+    pub fn initializes(&self) -> bool {
+        matches!(self, Self::One(Message::Request(_, call)) if call.method == "initialize")
+    }
+}
+
 /// Reads the side view of a whole body.
 pub fn peek(body: &[u8]) -> Result<Reading<'_>, Refusal> {
     let text = std::str::from_utf8(body).map_err(|_| Refusal::NotJson)?;

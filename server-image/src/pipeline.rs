@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! accept (wire: 400, 408, 414, 431) -> health -> room (503) -> Host (421) -> Origin (403) -> CORS preflight -> who (401)
-//!   -> body (413) -> peek (400) -> backend (tools | http) -> stream back
+//!   -> session (404; another pod's: streamed there, done) -> body (413) -> peek (400) -> backend (tools | http) -> stream back
 //! ```
 //!
 //! Each step is a module of its own; `exchange` has the last line. A step that refuses ends the way: nothing behind it sees the request.
@@ -27,6 +27,8 @@ use crate::origin::{self, Cors};
 use crate::refusal::{Refusal, Waiting};
 use crate::route::Route;
 use crate::rules::Rules;
+use crate::session::forward;
+use crate::session::place::{self, Asked};
 use crate::sse;
 use crate::who;
 use crate::wire::fault::Fault;
@@ -44,6 +46,8 @@ pub struct Arrival {
     pub fault: Option<Fault>,
     /// Whether its connection is one too many.
     pub beyond: bool,
+    /// Whether another pod passed it on, which has seen it in front of everything that is only done once.
+    pub forwarded: bool,
 }
 
 /// Answers one request.
@@ -55,7 +59,7 @@ pub async fn answer(door: &Arc<Door>, arrival: Arrival, request: Request<Body>) 
     let expects = parts.headers.contains_key(EXPECT);
     let has_body = parts.method == Method::POST;
     let mut response = match checked(door, arrival, parts, &mut body, &request_id, &mut entry).await {
-        Ok(response) if has_body => {
+        Ok(response) if has_body && !arrival.forwarded => {
             let (head, answer) = response.into_parts();
             Response::from_parts(head, body::gathered(answer).await)
         }
@@ -77,7 +81,9 @@ pub async fn answer(door: &Arc<Door>, arrival: Arrival, request: Request<Body>) 
     } else if door.phase() >= Phase::Leaving {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    door.metrics.answered(response.status());
+    if !arrival.forwarded {
+        door.metrics.answered(response.status());
+    }
     entry.write(response.status(), arrival.instant);
     response
 }
@@ -140,6 +146,8 @@ async fn checked(
         None => routed(door, &rules, arrival, parts, body, seen, entry).await,
     };
     match answer {
+        // The pod that the page called finishes its answer.
+        answer if arrival.forwarded => answer,
         Ok(mut response) => {
             cors.finish(response.headers_mut());
             Ok(response)
@@ -168,7 +176,18 @@ async fn routed(
     };
     let principal = who::check(&door.keys(), rules.anonymous, &parts.headers, arrival.wall)?;
     entry.caller(&principal);
-    let exchange = Exchange::begin(door, rules, arrival, principal, seen, &parts.method)?;
+    let asked =
+        Asked { parts: &parts, route, subject: &principal.subject(), now: arrival.wall, forwarded: arrival.forwarded };
+    let standing = place::tell(&door.sessions, rules, &asked);
+    if let Some(away) = standing.away() {
+        // On the heap, so that a request that stays here has no room for it.
+        let posts = route == Route::Endpoint && parts.method == Method::POST;
+        if !posts || !Box::pin(forward::initializes(body, arrival.instant + rules.body_timeout)).await? {
+            return Ok(Box::pin(forward::pass_on(door, away, &seen, parts, body)).await?);
+        }
+    }
+    let mut exchange = Exchange::begin(door, rules, arrival, principal, seen, &parts.method)?;
+    exchange.standing = standing;
     match route {
         Route::Stream => sse::open(exchange, parts).await,
         Route::Messages => sse::message(exchange, parts, body, entry).await,

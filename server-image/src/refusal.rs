@@ -31,6 +31,8 @@ pub const INTERNAL_ERROR: i64 = -32603;
 pub const HEADER_MISMATCH: i64 = -32020;
 /// MCP 2026-07-28: the revision is not served.
 pub const UNSUPPORTED_VERSION: i64 = -32022;
+/// What the SDKs' servers say of a session that they do not know.
+pub const SESSION_NOT_FOUND: i64 = -32001;
 
 /// Why a request is not served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,7 +85,7 @@ pub enum Refusal {
         endpoint: String,
     },
     /// A session that was never there, has ended, or belongs to somebody else.
-    #[error("Not found: there is no such session (any more); begin a new one")]
+    #[error("Session not found")]
     SessionUnknown,
     /// A message of a session that does not say which.
     #[error("Bad request: Mcp-Session-Id must be there once; initialize answers with it")]
@@ -166,6 +168,12 @@ pub enum Refusal {
     /// It does not speak the older HTTP+SSE transport, as it should.
     #[error("Bad gateway: the MCP server behind this address opened no event stream with an endpoint")]
     BackendWithoutEndpoint,
+    /// The id of a session that the backend begins is too long.
+    #[error("Bad gateway: the MCP server behind this address gave a session an id that is longer than 2048 bytes")]
+    BackendSession,
+    /// The pod of a session broke off.
+    #[error("Bad gateway: the replica that has this session broke off before it answered")]
+    PeerBroken,
     /// The backend sends elsewhere.
     #[error("Bad gateway: the MCP server behind this address redirects to another place")]
     BackendRedirects,
@@ -210,7 +218,11 @@ impl Refusal {
             Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::BodySlow => StatusCode::REQUEST_TIMEOUT,
-            Self::BackendBroken | Self::BackendWithoutEndpoint | Self::BackendRedirects => StatusCode::BAD_GATEWAY,
+            Self::BackendBroken
+            | Self::BackendWithoutEndpoint
+            | Self::BackendSession
+            | Self::BackendRedirects
+            | Self::PeerBroken => StatusCode::BAD_GATEWAY,
             Self::BackendSlow => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -247,6 +259,8 @@ impl Refusal {
             Self::BackendAway => "backend_away",
             Self::BackendBroken => "backend_broken",
             Self::BackendWithoutEndpoint => "backend_without_endpoint",
+            Self::BackendSession => "backend_session",
+            Self::PeerBroken => "peer_broken",
             Self::BackendRedirects => "backend_redirects",
             Self::BackendSlow => "backend_slow",
         }
@@ -259,6 +273,7 @@ impl Refusal {
             Self::BackendAway
                 | Self::BackendBroken
                 | Self::BackendWithoutEndpoint
+                | Self::BackendSession
                 | Self::BackendRedirects
                 | Self::BackendSlow
         )
@@ -272,6 +287,7 @@ impl Refusal {
             | Self::SessionIllegal
             | Self::BatchUnknown
             | Self::BatchedInitialize => INVALID_REQUEST,
+            Self::SessionUnknown => SESSION_NOT_FOUND,
             Self::HeaderMismatch(_) => HEADER_MISMATCH,
             Self::MetaMissing(_) => INVALID_PARAMS,
             Self::VersionUnsupported { code, .. } => *code,
@@ -437,6 +453,8 @@ mod tests {
             Refusal::BackendAway,
             Refusal::BackendBroken,
             Refusal::BackendWithoutEndpoint,
+            Refusal::BackendSession,
+            Refusal::PeerBroken,
             Refusal::BackendRedirects,
             Refusal::BackendSlow,
         ];

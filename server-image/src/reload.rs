@@ -121,6 +121,7 @@ impl Reloader {
             tracing::warn!(secret = refused.secret, entry = refused.entry, reason = refused.reason, "key refused");
         }
         self.door.set_status_token(status_token(&reading.session));
+        self.door.sessions.enforce(&reading.session);
         if let Some(rules) = &rules {
             policy::print(rules, &keys, self.surroundings.transport);
         } else {

@@ -14,7 +14,7 @@ pub struct Paths {
 }
 
 /// Where a request goes.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// The MCP endpoint.
     Endpoint,

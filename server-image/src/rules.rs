@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mooring_contract::Config;
-use mooring_contract::config::{Identity, ServedOver, Source, Transport};
+use mooring_contract::config::{self, Identity, ServedOver, SessionMode, Source, Transport};
 
 use crate::clients::Clients;
 use crate::host::HostRules;
@@ -40,12 +40,42 @@ pub struct Rules {
     pub requests: usize,
     /// Most event streams that one caller may hold open.
     pub streams: usize,
+    /// What holds for sessions.
+    pub sessions: SessionRules,
     /// What holds before a request is understood.
     pub wire: WireLimits,
     /// What is served.
     pub backend: Backend,
     /// Revision of the directory that it was read from.
     pub revision: String,
+}
+
+/// What holds for sessions.
+#[derive(Debug)]
+pub struct SessionRules {
+    /// Whether there are any.
+    pub mode: SessionMode,
+    /// A session that nobody used for so long ends.
+    pub idle_timeout: Duration,
+    /// Most sessions of this pod.
+    pub max_per_pod: usize,
+    /// Longest life of a session.
+    pub max_age: Duration,
+    /// How long sessions live on when the front door is to stop.
+    pub drain: Duration,
+}
+
+impl From<config::Sessions> for SessionRules {
+    fn from(sessions: config::Sessions) -> Self {
+        let config::Sessions { mode, idle_timeout_ms, max_per_pod, max_age_ms, drain_ms } = sessions;
+        Self {
+            mode,
+            idle_timeout: Duration::from_millis(idle_timeout_ms),
+            max_per_pod: usize::try_from(max_per_pod).unwrap_or(usize::MAX),
+            max_age: Duration::from_millis(max_age_ms),
+            drain: Duration::from_millis(drain_ms),
+        }
+    }
 }
 
 /// What stands behind the front door.
@@ -97,7 +127,7 @@ impl Rules {
         environment: Environment<'_>,
         surroundings: &Surroundings,
     ) -> Result<Self, String> {
-        let Config { version: _, server, path, mut security, source, limits, sessions: _ } = config;
+        let Config { version: _, server, path, mut security, source, limits, sessions } = config;
         security.allowed_hosts.extend_from_slice(&surroundings.allowed_hosts);
         security.origins.extend_from_slice(&surroundings.allowed_origins);
         let call_timeout = Duration::from_millis(limits.call_timeout_ms);
@@ -130,6 +160,7 @@ impl Rules {
             body_timeout: Duration::from_millis(limits.body_timeout_ms),
             requests: usize::try_from(limits.requests).unwrap_or(usize::MAX),
             streams: usize::try_from(limits.streams_per_principal).unwrap_or(usize::MAX),
+            sessions: SessionRules::from(sessions),
             wire: WireLimits::from(&limits),
             server,
             backend,

@@ -1,13 +1,15 @@
 //! `mooring-server serve`: binds the sockets, starts the tasks, and ends them in order. `stdio` has the way without sockets.
 //!
-//! On a stop signal it is not ready at once, but serves on for a while, because ingresses learn late; then it accepts
-//! nothing new, ends streams without end, and leaves when the running calls are done.
+//! On a stop signal it is not ready at once, but serves on for a while, because ingresses learn late; then it begins no
+//! session any more, and its sessions live on for a while, reached through other pods; then it accepts nothing new, ends
+//! streams without end, and leaves when the running calls are done.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use http_body_util::BodyExt as _;
+use mooring_contract::port;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -24,13 +26,18 @@ use crate::metrics::Listener;
 use crate::pipeline::{self, Arrival};
 use crate::refusal::{Refusal, Waiting};
 use crate::reload::Reloader;
+use crate::session::pod::Uid;
 use crate::wire::limits::WireLimits;
-use crate::{sources, stdio};
+use crate::{session, sources, stdio};
 
 /// Serves until a stop signal or, over stdio, the end of input.
 pub async fn run(arguments: Serve) -> anyhow::Result<()> {
     let mut stop = Stop::new()?;
-    let door = Arc::new(Door::new(instance()?));
+    let (door, pod) = (Door::new(instance()?), arguments.pod());
+    let door = Arc::new(match &pod {
+        Some((pod, addresses)) => door.in_pod(*pod, addresses.first().map_or(port::PEER, SocketAddr::port)),
+        None => door,
+    });
     let mut reloader = Reloader::new(Arc::clone(&door), arguments.sources(), arguments.surroundings(), environment);
     if arguments.transport() == Transport::Stdio {
         reloader.try_reload()?;
@@ -39,6 +46,10 @@ pub async fn run(arguments: Serve) -> anyhow::Result<()> {
     let public = bind(&arguments.public()).await?;
     let management = match arguments.management() {
         Some(addresses) => Some(bind(&addresses).await?),
+        None => None,
+    };
+    let peers = match pod {
+        Some((pod, addresses)) => Some((pod.uid, bind(&addresses).await?)),
         None => None,
     };
     let told = management.as_ref().map(TcpListener::local_addr).transpose()?.map(|address| address.to_string());
@@ -50,7 +61,8 @@ pub async fn run(arguments: Serve) -> anyhow::Result<()> {
         // A pod is started before its files may be there, and waits for them.
         reloader.reload();
     }
-    serve_http(&door, reloader, public, management, &arguments, &mut stop).await
+    let listeners = Listeners { public, management, peers };
+    serve_http(&door, reloader, listeners, &arguments, &mut stop).await
 }
 
 /// A person who starts a server that nobody can call is told at once.
@@ -87,11 +99,18 @@ impl Stop {
     }
 }
 
+/// The sockets that are listened on.
+struct Listeners {
+    public: TcpListener,
+    management: Option<TcpListener>,
+    /// For other pods, with the uid of this one.
+    peers: Option<(Uid, TcpListener)>,
+}
+
 async fn serve_http(
     door: &Arc<Door>,
     reloader: Reloader,
-    public: TcpListener,
-    management: Option<TcpListener>,
+    Listeners { public, management, peers }: Listeners,
     arguments: &Serve,
     stop: &mut Stop,
 ) -> anyhow::Result<()> {
@@ -99,8 +118,12 @@ async fn serve_http(
     let mut forever = vec![
         tasks.spawn(reloader.watch()),
         tasks.spawn(handshake::keep(Arc::clone(door))),
+        tasks.spawn(session::expire(Arc::clone(door))),
         connections.spawn(serve_public(public, Arc::clone(door), connections.clone())),
     ];
+    forever.extend(peers.map(|(uid, listener)| {
+        connections.spawn(session::peer::serve(listener, uid, Arc::clone(door), connections.clone()))
+    }));
     forever.extend(management.map(|listener| tasks.spawn(serve_management(listener, Arc::clone(door)))));
 
     tokio::select! {
@@ -115,6 +138,7 @@ async fn serve_http(
         () = tokio::time::sleep(linger) => {}
         () = stop.asked() => {}
     }
+    drained(door, stop).await;
     door.enter(Phase::Stopping);
     connections.close();
     door.calls.close();
@@ -128,6 +152,19 @@ async fn serve_http(
     Ok(())
 }
 
+/// Lets sessions that other pods can reach live on for a while.
+async fn drained(door: &Door, stop: &mut Stop) {
+    let Some(rules) = door.rules().filter(|_| door.sessions.sealing().is_some()) else { return };
+    door.enter(Phase::Draining);
+    let (sessions, drain) = (door.sessions.seats.taken(), rules.sessions.drain);
+    tracing::info!(sessions, seconds = drain.as_secs_f64(), "stopping: sessions live on");
+    tokio::select! {
+        () = door.sessions.seats.empty() => {}
+        () = tokio::time::sleep(drain) => {}
+        () = stop.asked() => {}
+    }
+}
+
 /// The public listener.
 pub async fn serve_public(listener: TcpListener, door: Arc<Door>, connections: TaskTracker) {
     let phases = door.phases();
@@ -137,9 +174,12 @@ pub async fn serve_public(listener: TcpListener, door: Arc<Door>, connections: T
         limits: Arc::new(move || rules.wire_limits()),
         metrics: Arc::clone(&door.metrics),
     };
-    let handler = move |arrival, request| {
+    let handler = move |arrival, mut request: http::Request<Body>| {
         let door = Arc::clone(&door);
-        async move { pipeline::answer(&door, arrival, request).await }
+        async move {
+            request.headers_mut().remove(session::peer::CLIENT); // only another pod may say it, and not here
+            pipeline::answer(&door, arrival, request).await
+        }
     };
     accept::serve(listener, rim, phases, connections, handler).await;
 }

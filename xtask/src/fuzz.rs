@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::Result;
 use mooring_tests::product;
 
-const TARGETS: [&str; 3] = ["framing", "peek", "events"];
+const TARGETS: [&str; 4] = ["framing", "peek", "events", "token"];
 const SECONDS: u32 = 60;
 
 /// Runs every target. Tells of each whether nothing was found; of none where they cannot run.

@@ -31,8 +31,6 @@ use crate::who::Subject;
 
 const INITIALIZE: &str = "initialize";
 
-/// A session that nobody used for so long ends.
-const IDLE: Duration = Duration::from_secs(30 * 60);
 /// Most bytes that are stored while the client has no stream of its own; the oldest go first.
 const STORE_MAXIMUM: usize = 1024 * 1024;
 /// Most requests of one session that wait for their answers.
@@ -45,6 +43,8 @@ type Answer = Result<Response<Body>, Refusal>;
 pub struct Session {
     relay: Arc<Relay>,
     target: String,
+    /// It ends when nobody used it for so long.
+    idle_timeout: Duration,
     state: Mutex<State>,
     ended: CancellationToken,
 }
@@ -128,6 +128,8 @@ async fn initialize(
 ) -> Answer {
     outgoing.headers.remove(SESSION); // whatever it was, this is a new one
     let query = outgoing.query.take();
+    let rules = door.rules().ok_or(Refusal::NotConfigured)?;
+    let seat = door.seat(&rules)?;
     let Upstream { target, rest } = upstream::open(relay, outgoing.headers.clone(), query, seen).await?;
     let state = State {
         open: HashMap::new(),
@@ -140,10 +142,11 @@ async fn initialize(
     let session = Arc::new(Session {
         relay: Arc::clone(relay),
         target,
+        idle_timeout: rules.sessions.idle_timeout,
         state: Mutex::new(state),
         ended: CancellationToken::new(),
     });
-    let member = door.sse.bridged.admit(subject, Arc::clone(&session), &door.metrics)?;
+    let member = door.sse.bridged.admit(subject, Arc::clone(&session), seat)?;
     let id = member.token().header().ok_or(Refusal::SessionUnknown)?;
     door.sse.readers.spawn(Arc::clone(&session).read(Events::new(rest), member));
     // A client that leaves before it knows its session leaves none behind.
@@ -257,7 +260,7 @@ impl Session {
     fn idle_at(&self) -> Instant {
         let state = self.state();
         let in_use = !state.open.is_empty() || state.listener.as_ref().is_some_and(Outbox::has_reader);
-        if in_use { clock::instant() + IDLE } else { state.touched + IDLE }
+        (if in_use { clock::instant() } else { state.touched }) + self.idle_timeout
     }
 
     /// Brings a message of the backend to where it belongs.

@@ -30,14 +30,16 @@ use tokio_util::task::TaskTracker;
 
 use crate::body::{self, Body, empty};
 use crate::commit::event_stream;
+use crate::door::Phase;
 use crate::exchange::Exchange;
 use crate::headers::accepts;
 use crate::log::Entry;
 use crate::peek::{self, Message, Reading};
 use crate::pipeline::Refused;
 use crate::refusal::{Refusal, Waiting};
-use crate::route::Paths;
 use crate::rules::Backend;
+use crate::session::place::{Named, Standing};
+use crate::session::token::Place;
 use event::{ENDPOINT, encode};
 use life::Life;
 use registry::{Membership, Registry, Token};
@@ -71,8 +73,13 @@ enum Older {
 
 /// `GET /sse`.
 pub async fn open(exchange: Exchange, parts: Parts) -> Result<Response<Body>, Refused> {
+    if exchange.standing.is_stateless() {
+        return Err(nowhere(&exchange));
+    }
     match parts.method {
         Method::GET if !accepts(&parts.headers, "text/event-stream") => Err(Refusal::NotAcceptable.into()),
+        // Whoever gets no session here finds another pod.
+        Method::GET if exchange.door.phase() >= Phase::Draining => Err(Refusal::Stopping.into()),
         Method::GET => match &Arc::clone(&exchange.rules).backend {
             Backend::Sse(relay) => relayed::Session::open(relay, exchange, parts).await,
             Backend::Http(_) | Backend::Tools(_) => player::Session::open(exchange, &parts),
@@ -88,10 +95,18 @@ pub async fn message(
     body: &mut Body,
     entry: &mut Entry,
 ) -> Result<Response<Body>, Refused> {
+    if exchange.standing.is_stateless() {
+        return Err(nowhere(&exchange));
+    }
     if parts.method != Method::POST {
         return other_method(&parts.method, "POST, OPTIONS");
     }
-    let token = token(parts.uri.query()).ok_or(Refusal::SessionUnknown)?;
+    let token = match &exchange.standing {
+        Standing::Sealed(_, Named::Here { id, .. }) => std::str::from_utf8(id).ok(),
+        Standing::Raw => token(parts.uri.query()),
+        Standing::Sealed(..) | Standing::Stateless => None,
+    };
+    let token = token.ok_or(Refusal::SessionUnknown)?;
     let session = exchange.door.sse.older.find(token, &exchange.principal.subject())?;
     let bytes = body::read(&parts.headers, body, exchange.rules.body_bytes, deadline(&exchange)).await?;
     let said = Said::of(bytes)?;
@@ -100,6 +115,11 @@ pub async fn message(
         Older::Played(session) => Arc::clone(session).message(exchange, parts.headers, said).await,
         Older::Relayed(session) => session.message(exchange, parts.headers, said).await,
     }
+}
+
+/// This transport needs sessions.
+fn nowhere(exchange: &Exchange) -> Refused {
+    Refusal::NotFound { endpoint: exchange.rules.paths.endpoint().to_owned() }.into()
 }
 
 /// A message of a client, and what must be known of it here.
@@ -153,14 +173,24 @@ fn other_method(method: &Method, allow: &'static str) -> Result<Response<Body>, 
 }
 
 /// The one token of a query.
-fn token(query: Option<&str>) -> Option<&str> {
+pub fn token(query: Option<&str>) -> Option<&str> {
     let mut tokens = query?.split('&').filter_map(|part| part.strip_prefix("s="));
     tokens.next().filter(|_| tokens.next().is_none())
 }
 
 /// The first event: where messages are to be sent.
-fn endpoint_event(paths: &Paths, token: &Token) -> Bytes {
-    encode(ENDPOINT, format!("{}?s={}", paths.messages(), token.expose()).as_bytes())
+fn endpoint_event(exchange: &Exchange, token: &Token) -> Result<Bytes, Refusal> {
+    let (rules, subject) = (&exchange.rules, exchange.principal.subject());
+    let sealed = match &exchange.standing {
+        Standing::Sealed(sealing, _) => {
+            let id = Bytes::copy_from_slice(token.expose().as_bytes());
+            let sealed = sealing.seal(rules, &subject, Place::Query, id, exchange.arrival.wall);
+            Some(sealed.ok_or(Refusal::SessionsFull)?)
+        }
+        Standing::Raw | Standing::Stateless => None,
+    };
+    let token = sealed.as_deref().unwrap_or(token.expose());
+    Ok(encode(ENDPOINT, format!("{}?s={token}", rules.paths.messages()).as_bytes()))
 }
 
 /// The client's stream, whose end ends the session. It goes on through a stop, until `stopped`.
@@ -189,7 +219,8 @@ fn begun(
 impl Exchange {
     /// Takes a session into those of its caller.
     fn admit(&self, session: Older) -> Result<Membership<Older>, Refusal> {
-        self.door.sse.older.admit(self.principal.subject(), Arc::new(session), &self.door.metrics)
+        let seat = self.door.seat(&self.rules)?;
+        self.door.sse.older.admit(self.principal.subject(), Arc::new(session), seat)
     }
 }
 

@@ -30,6 +30,7 @@ use crate::log::Entry;
 use crate::pipeline::{Arrival, Refused};
 use crate::refusal::{INTERNAL_ERROR, INVALID_REQUEST, Refusal, Waiting};
 use crate::rules::Rules;
+use crate::session::place::Standing;
 use crate::who::Principal;
 
 const INITIALIZED: &str = "notifications/initialized";
@@ -101,7 +102,7 @@ impl Caller {
     /// An exchange that begins now, without a body.
     async fn ask(&self, parts: Parts) -> Result<Response<Body>, Refused> {
         let (wall, instant, peer) = (clock::wall(), clock::instant(), self.seen.peer);
-        let arrival = Arrival { wall, instant, peer, fault: None, beyond: false };
+        let arrival = Arrival { wall, instant, peer, fault: None, beyond: false, forwarded: false };
         let mut entry = Entry::new(&parts, &self.seen.request_id);
         let (principal, seen) = (self.principal.clone(), self.seen.clone());
         let exchange = Exchange::begin(&self.door, &self.rules, arrival, principal, seen, &parts.method)?;
@@ -142,8 +143,8 @@ impl Session {
         });
         let member = exchange.admit(Older::Played(Arc::clone(&session)))?;
         let caller = Caller::of(&exchange, parts.headers.clone());
+        let first = endpoint_event(&exchange, member.token())?;
         exchange.door.calls.spawn(Arc::clone(&session).take_leave(caller));
-        let first = endpoint_event(&exchange.rules.paths, member.token());
         let body = upstream::after(first, inbox.boxed_unsync());
         // A stop ends it behind what is queued.
         Ok(begun(exchange, body, &session.life, member, std::future::pending()))
@@ -198,7 +199,8 @@ impl Session {
     }
 
     /// One exchange of the usual kind.
-    async fn exchange(&self, exchange: Exchange, caller: &Caller, bytes: Bytes) -> Result<Response<Body>, Refused> {
+    async fn exchange(&self, mut exchange: Exchange, caller: &Caller, bytes: Bytes) -> Result<Response<Body>, Refused> {
+        exchange.standing = Standing::Raw; // the server's id is known here alone
         let parts = self.parts(&Method::POST, caller.headers.clone())?;
         let mut entry = Entry::new(&parts, &exchange.seen.request_id);
         exchange.serve(parts, &mut full(bytes), &mut entry).await

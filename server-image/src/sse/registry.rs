@@ -6,28 +6,22 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::HeaderValue;
-use mooring_contract::key::base62;
 
-use crate::metrics::{Kept, Metrics};
 use crate::refusal::Refusal;
+use crate::session::seats::Seat;
+use crate::session::uuid;
 use crate::who::Subject;
 
-/// Most sessions of one kind in one process.
-const MAXIMUM: usize = 1000;
-
-const ENTROPY: usize = 32;
-const LENGTH: usize = 43; // 62^43 > 2^256
-
-/// Names a session: 256 random bits.
+/// Names a session: 128 random bits, in the spelling of a UUID, so that what seals it stays short.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Token(String);
 
 impl Token {
     #[expect(clippy::disallowed_methods, reason = "the rim: randomness for session tokens")]
     fn random() -> Result<Self, getrandom::Error> {
-        let mut bytes = [0; ENTROPY];
+        let mut bytes = [0; 16];
         getrandom::fill(&mut bytes)?;
-        Ok(Self(base62(&bytes, LENGTH)))
+        Ok(Self(uuid::spell(bytes)))
     }
 
     /// The token itself, for its client.
@@ -76,20 +70,11 @@ impl<S> Registry<S> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a session in, for as long as its membership lives; 503 where there are too many.
-    pub fn admit(
-        self: &Arc<Self>,
-        subject: Subject,
-        session: Arc<S>,
-        metrics: &Metrics,
-    ) -> Result<Membership<S>, Refusal> {
+    /// Takes a session in, for as long as its membership lives.
+    pub fn admit(self: &Arc<Self>, subject: Subject, session: Arc<S>, seat: Seat) -> Result<Membership<S>, Refusal> {
         let token = Token::random().map_err(|_| Refusal::SessionsFull)?;
-        let mut sessions = self.lock();
-        if sessions.len() >= MAXIMUM {
-            return Err(Refusal::SessionsFull);
-        }
-        sessions.insert(token.0.clone(), Entry { subject, session });
-        Ok(Membership { registry: Arc::clone(self), token, _counted: metrics.session() })
+        self.lock().insert(token.0.clone(), Entry { subject, session });
+        Ok(Membership { registry: Arc::clone(self), token, _seat: seat })
     }
 
     /// The session with this token, for whom it belongs to. To all others it does not exist.
@@ -115,7 +100,7 @@ impl<S> Registry<S> {
 pub struct Membership<S> {
     registry: Arc<Registry<S>>,
     token: Token,
-    _counted: Kept,
+    _seat: Seat,
 }
 
 impl<S> Membership<S> {
@@ -134,14 +119,17 @@ impl<S> Drop for Membership<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::Metrics;
+    use crate::session::seats::Seats;
 
     #[test]
     fn a_session_is_there_for_its_principal_alone_and_ends_with_its_membership() {
-        let (registry, metrics) = (Arc::new(Registry::default()), Metrics::default());
+        let (registry, seats) = (Arc::new(Registry::default()), Seats::default());
+        let seat = seats.take(1, &Metrics::default()).unwrap();
         let alice = Subject::Key("alice".into());
-        let membership = registry.admit(alice.clone(), Arc::new(1), &metrics).unwrap();
+        let membership = registry.admit(alice.clone(), Arc::new(1), seat).unwrap();
         let token = membership.token().clone();
-        assert_eq!(token.expose().len(), LENGTH);
+        assert_eq!(token.expose().len(), 36);
         assert_eq!(registry.find(token.expose(), &alice).as_deref(), Ok(&1));
         for (token, subject) in
             [(token.expose(), Subject::Anonymous), (token.expose(), Subject::Key("bob".into())), ("", alice.clone())]
@@ -150,16 +138,7 @@ mod tests {
         }
         assert!(!format!("{registry:?} {token:?} {:?}", token.header()).contains(token.expose()));
         drop(membership);
+        assert_eq!(seats.taken(), 0);
         assert_eq!(registry.find(token.expose(), &alice), Err(Refusal::SessionUnknown));
-    }
-
-    #[test]
-    fn there_is_a_cap() {
-        let (registry, metrics) = (Arc::new(Registry::default()), Metrics::default());
-        let admit = || registry.admit(Subject::Anonymous, Arc::new(()), &metrics);
-        let mut all: Vec<_> = (0..MAXIMUM).map(|_| admit().unwrap()).collect();
-        assert!(matches!(admit(), Err(Refusal::SessionsFull)));
-        all.pop();
-        assert!(admit().is_ok());
     }
 }

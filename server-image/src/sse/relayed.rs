@@ -48,7 +48,7 @@ impl Session {
             waiting: Mutex::default(),
         });
         let member = exchange.admit(Older::Relayed(Arc::clone(&session)))?;
-        let first = endpoint_event(&exchange.rules.paths, member.token());
+        let first = endpoint_event(&exchange, member.token())?;
         let mut decoder = Decoder::default();
         let watcher = Arc::clone(&session);
         let rest = upstream.rest.map_frame(move |frame| {

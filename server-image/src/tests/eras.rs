@@ -283,7 +283,7 @@ async fn a_backend_that_speaks_one_era_is_served_truthfully() {
     ];
     let mut table = String::new();
     for (name, speaks) in cases {
-        writeln!(table, "{name}\n{}", both_eras(speaks).await).unwrap();
+        writeln!(table, "{name}\n{}", Box::pin(both_eras(speaks)).await).unwrap();
     }
     insta::assert_snapshot!(table);
 }

@@ -76,8 +76,13 @@ fn environment(name: &str) -> Option<String> {
 impl Front {
     /// A front door with this configuration in force, whose tasks do not run.
     pub fn new(config: &Value) -> Self {
+        Self::with(Door::new(7), config, &[])
+    }
+
+    /// The same with more entries in the Secret of the sessions.
+    pub fn with(door: Door, config: &Value, session: &[(&str, &str)]) -> Self {
         let front = Self {
-            door: Arc::new(Door::new(7)),
+            door: Arc::new(door),
             config: Mount::new(),
             keys: Mount::new(),
             secrets: tempfile::tempdir().unwrap(),
@@ -88,7 +93,8 @@ impl Front {
         };
         front.config.swap(&[("config.json", &config.to_string())]);
         front.keys.swap(&[(front.key.id(), &record(&front.key, None))]);
-        front.session.swap(&[("status-token", "status-token-of-the-test\n")]);
+        let token = ("status-token", "status-token-of-the-test\n");
+        front.session.swap(&[&[token], session].concat());
         front.reloader().reload();
         front
     }
@@ -142,6 +148,7 @@ impl Front {
             peer: [10, 0, 0, 9].into(),
             fault: None,
             beyond: false,
+            forwarded: false,
         };
         pipeline::answer(&self.door, arrival, request).await
     }

@@ -15,6 +15,7 @@ mod refusals;
 mod relayed;
 mod reloads;
 mod secrets;
+mod sessions;
 mod smuggling;
 mod times;
 mod tooled;

@@ -1,0 +1,320 @@
+//! The way to other pods: one request of a client, streamed unread to the pod that owns its session.
+//!
+//! Connections are HTTP/2 without TLS, proved once ([`proof`]) and shared by many requests. A pod that cannot be reached is
+//! remembered for a moment, so that a storm costs one attempt. Once a request has begun to leave, nothing is tried again.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{EXPECT, HOST};
+use http::request::Parts;
+use http::uri::{Authority, Scheme};
+use http::{HeaderValue, Method, Request, Response, Uri};
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use jiff::Timestamp;
+use memchr::memmem;
+use mooring_contract::door_status::{Unreachable, UnreachablePeer};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::task::TaskTracker;
+
+use super::keys::InForce;
+use super::peer::CLIENT;
+use super::place::Away;
+use super::pod::Pod;
+use super::{entropy, proof};
+use crate::body::{self, Body, BodyError, empty};
+use crate::clock;
+use crate::door::{Door, Phase};
+use crate::headers::{self, REQUEST_ID, Seen};
+use crate::peek;
+use crate::refusal::Refusal;
+use crate::sse::upstream;
+use crate::stream::{self, Terms};
+
+/// Longest time for a connection and its proof.
+const REACH: Duration = Duration::from_secs(2);
+/// A front door that is started anew refuses connections for a moment.
+const RETRY: Duration = Duration::from_millis(200);
+/// How long a pod that could not be reached is not tried again.
+const REMEMBERED: Duration = Duration::from_secs(2);
+/// How long it is told of.
+const TOLD: Duration = Duration::from_secs(5 * 60);
+/// A connection that was not used for so long is not used any more; its other end closes it later than that.
+const IDLE: Duration = Duration::from_secs(30);
+/// A pod that answers no ping for so long is paused or cut off.
+const PING: Duration = Duration::from_secs(2);
+const PONG: Duration = Duration::from_secs(3);
+/// Most requests at once on one connection. The other end admits 256.
+const SHARED: u32 = 200;
+/// Largest head of an answer, as much as is taken from a backend.
+const HEAD: u32 = 400 * 1024;
+/// Most bytes of one answer on their way. All answers of a connection together have room for as much each, so that one
+/// that its client does not read holds up no other.
+const WINDOW: u32 = 64 * 1024;
+
+/// Other pods.
+#[derive(Debug, Default)]
+pub struct Peers {
+    port: u16,
+    pods: Mutex<HashMap<Pod, Arc<Peer>>>,
+    failures: Mutex<HashMap<Pod, Failure>>,
+    connections: TaskTracker,
+}
+
+/// The connections to one pod. The lock is held while one is made, so that all who want it wait for one attempt.
+type Peer = tokio::sync::Mutex<Vec<Line>>;
+
+/// One connection.
+#[derive(Clone, Debug)]
+struct Line {
+    sender: SendRequest<Body>,
+    /// Each request holds one.
+    shared: Arc<()>,
+    used: Instant,
+}
+
+impl Line {
+    fn is_good(&self, now: Instant) -> bool {
+        !self.sender.is_closed() && (Arc::strong_count(&self.shared) > 1 || self.used + IDLE > now)
+    }
+
+    fn has_room(&self) -> bool {
+        Arc::strong_count(&self.shared) <= SHARED as usize
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Failure {
+    reason: Unreachable,
+    since: Timestamp,
+    last: Instant,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Peers {
+    /// Pods whose peer listeners are at `port`.
+    pub fn at(port: u16) -> Self {
+        Self { port, ..Self::default() }
+    }
+
+    fn peer(&self, pod: Pod) -> Arc<Peer> {
+        let mut pods = lock(&self.pods);
+        if !pods.contains_key(&pod) {
+            // Pods come and go.
+            pods.retain(|_, peer| {
+                Arc::strong_count(peer) > 1
+                    || peer.try_lock().is_ok_and(|lines| lines.iter().any(|line| !line.sender.is_closed()))
+            });
+        }
+        Arc::clone(pods.entry(pod).or_default())
+    }
+
+    /// A proved connection to the pod.
+    async fn reach(&self, pod: Pod, key: &InForce) -> Result<Line, Unreachable> {
+        let peer = self.peer(pod);
+        let mut lines = peer.lock().await;
+        let now = clock::instant();
+        lines.retain(|line| line.is_good(now));
+        if let Some(line) = lines.iter_mut().find(|line| line.has_room()) {
+            line.used = now;
+            return Ok(line.clone());
+        }
+        if let Some(failure) = lock(&self.failures).get(&pod).filter(|failure| failure.last + REMEMBERED > now) {
+            return Err(failure.reason);
+        }
+        let connected = tokio::time::timeout(REACH, self.connect(pod, key)).await;
+        match connected.unwrap_or(Err(Unreachable::TimedOut)) {
+            Ok(sender) => {
+                lock(&self.failures).remove(&pod);
+                let line = Line { sender, shared: Arc::default(), used: clock::instant() };
+                lines.push(line.clone());
+                Ok(line)
+            }
+            Err(reason) => {
+                tracing::info!(pod = %pod.uid, address = %pod.address, ?reason, "the pod of a session cannot be reached");
+                let last = clock::instant();
+                let mut failures = lock(&self.failures);
+                failures.retain(|_, failure| failure.last + TOLD > last);
+                let since = failures.get(&pod).map_or_else(clock::wall, |failure| failure.since);
+                failures.insert(pod, Failure { reason, since, last });
+                Err(reason)
+            }
+        }
+    }
+
+    async fn connect(&self, pod: Pod, key: &InForce) -> Result<SendRequest<Body>, Unreachable> {
+        let address = (pod.address, self.port);
+        let stream = match TcpStream::connect(address).await {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                tokio::time::sleep(RETRY).await;
+                TcpStream::connect(address).await
+            }
+            connected => connected,
+        };
+        let mut stream = stream.map_err(|error| match error.kind() {
+            io::ErrorKind::ConnectionRefused => Unreachable::Refused,
+            io::ErrorKind::TimedOut => Unreachable::TimedOut,
+            _ => Unreachable::Failed,
+        })?;
+        let _ = stream.set_nodelay(true); // a socket without it still works
+        let number = entropy().map_err(|_| Unreachable::Failed)?;
+        proof::call(&mut stream, key, pod.uid, number).await.map_err(|_| Unreachable::Unproved)?;
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING)
+            .keep_alive_timeout(PONG)
+            .keep_alive_while_idle(true)
+            .max_header_list_size(HEAD)
+            .initial_max_send_streams(SHARED as usize)
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW * (SHARED + 1));
+        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(|_| Unreachable::Failed)?;
+        self.connections.spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::info!(pod = %pod.uid, %error, "the connection to another pod broke");
+            }
+        });
+        Ok(sender)
+    }
+
+    /// The pods that could not be reached of late.
+    pub fn unreachable(&self, now: Instant) -> Vec<UnreachablePeer> {
+        let failures = lock(&self.failures);
+        let told =
+            failures.iter().filter(|(_, failure)| failure.last + TOLD > now).map(|(pod, failure)| UnreachablePeer {
+                pod_uid: pod.uid.to_string(),
+                address: pod.address.to_string(),
+                reason: failure.reason,
+                since: failure.since,
+            });
+        let mut told: Vec<_> = told.collect();
+        told.sort_unstable_by(|a, b| a.pod_uid.cmp(&b.pod_uid));
+        told
+    }
+}
+
+/// Streams a request to the pod of its session, and its answer back. `body` is left alone where that pod cannot be reached.
+pub async fn pass_on(
+    door: &Arc<Door>,
+    away: Away,
+    seen: &Seen,
+    parts: Parts,
+    body: &mut Body,
+) -> Result<Response<Body>, Refusal> {
+    let ring = door.sessions.ring().ok_or(Refusal::SessionUnknown)?;
+    let key = ring.find(away.key).ok_or(Refusal::SessionUnknown)?;
+    let line = reach(door, away.owner, key).await?;
+    let (method, head) = (parts.method.clone(), request(parts, seen)?);
+    door.metrics.forwarded();
+    let request = head.map(|()| std::mem::replace(body, empty()));
+    let (mut response, shared) = send(door, away.owner, key, line, request).await?;
+    headers::strip_hop_by_hop(response.headers_mut());
+    let response = response
+        .map(|body| body.map_frame(move |frame| counted(&shared, frame)).map_err(BodyError::from).boxed_unsync());
+    Ok(if method == Method::GET { until_stopped(door, response) } else { response })
+}
+
+/// A part of an answer, which holds its place on the connection until it has passed.
+fn counted<T>(_: &Arc<()>, frame: T) -> T {
+    frame
+}
+
+async fn reach(door: &Door, owner: Pod, key: &InForce) -> Result<Line, Refusal> {
+    door.sessions.peers.reach(owner, key).await.map_err(|reason| {
+        door.metrics.forward_failed(reason);
+        Refusal::SessionUnknown
+    })
+}
+
+/// Sends it. A connection may turn out to be closed before a byte has left: then another one is made, once.
+async fn send(
+    door: &Door,
+    owner: Pod,
+    key: &InForce,
+    mut line: Line,
+    mut request: Request<Body>,
+) -> Result<(Response<Incoming>, Arc<()>), Refusal> {
+    for last in [false, true] {
+        let mut error = match line.sender.try_send_request(request).await {
+            Ok(response) => return Ok((response, line.shared)),
+            Err(error) => error,
+        };
+        let Some(unsent) = error.take_message().filter(|_| !last) else {
+            let error = error.into_error();
+            tracing::info!(pod = %owner.uid, %error, "the pod of a session broke off");
+            break;
+        };
+        request = unsent;
+        line = reach(door, owner, key).await?;
+    }
+    Err(Refusal::PeerBroken)
+}
+
+/// Most of a body that is looked at.
+const BEGINNING: usize = 64 * 1024;
+
+/// Whether a body is an `initialize`, which every pod answers itself whatever old session it names; one is short. The body
+/// is as it was afterwards.
+pub async fn initializes(body: &mut Body, deadline: Instant) -> Result<bool, Refusal> {
+    let (mut beginning, mut whole) = (BytesMut::new(), false);
+    while !whole && beginning.len() < BEGINNING {
+        match timeout_at(deadline, body.frame()).await.map_err(|_| Refusal::BodySlow)? {
+            None => whole = true,
+            Some(frame) => {
+                let frame = frame.map_err(|error| body::broken(error.as_ref()))?;
+                beginning.extend_from_slice(frame.data_ref().map(Bytes::as_ref).unwrap_or_default());
+                whole = body.is_end_stream();
+            }
+        }
+    }
+    let beginning = beginning.freeze();
+    let initializes = whole && memmem::find(&beginning, b"initialize").is_some() && is_initialize(&beginning);
+    *body = if whole { body::full(beginning) } else { upstream::after(beginning, std::mem::replace(body, empty())) };
+    Ok(initializes)
+}
+
+fn is_initialize(bytes: &[u8]) -> bool {
+    peek::peek(bytes).is_ok_and(|reading| reading.initializes())
+}
+
+/// A stream without end must not hold up the stop of a pod that has no part in it.
+fn until_stopped(door: &Door, response: Response<Body>) -> Response<Body> {
+    let mut phases = door.phases();
+    let end = Box::pin(async move {
+        let _ = phases.wait_for(|phase| *phase == Phase::Stopping).await;
+    });
+    let terms = Terms { deadline: None, end: Some(end), comments: false, in_flight: None };
+    response.map(|body| stream::under(terms, body))
+}
+
+/// The head for the other pod: the client's, with the authority that it named and what was seen of it.
+fn request(parts: Parts, seen: &Seen) -> Result<Request<()>, Refusal> {
+    let authority: Authority = seen.host.parse().map_err(|_| Refusal::HostMalformed)?;
+    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+    let uri = Uri::builder().scheme(Scheme::HTTP).authority(authority).path_and_query(target).build();
+    let mut request = Request::new(());
+    *request.uri_mut() = uri.map_err(|_| Refusal::HostMalformed)?;
+    *request.method_mut() = parts.method;
+    let mut headers = parts.headers;
+    headers::strip_hop_by_hop(&mut headers);
+    headers.remove(HOST);
+    headers.remove(EXPECT);
+    headers.insert(REQUEST_ID, seen.request_id.clone());
+    if let Ok(client) = HeaderValue::try_from(seen.peer.to_canonical().to_string()) {
+        headers.insert(CLIENT, client);
+    }
+    *request.headers_mut() = headers;
+    Ok(request)
+}

@@ -1,0 +1,106 @@
+//! The peer listener: other pods of the same server bring what belongs to sessions of this one. Whoever connects proves
+//! itself first; then requests come over HTTP/2 and go the whole way of any other, but for one thing: they are never passed
+//! on again.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, Request};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio_util::task::TaskTracker;
+
+use super::pod::Uid;
+use super::{entropy, proof};
+use crate::accept::{self, Rim};
+use crate::body::Body;
+use crate::door::{Door, Phase};
+use crate::metrics::Listener;
+use crate::pipeline::{self, Arrival};
+use crate::wire::limits::WireLimits;
+
+/// The address of the client, as the pod saw it that the client reached. It counts on this listener alone.
+pub const CLIENT: HeaderName = HeaderName::from_static("mooring-client");
+
+/// Longest time for a proof.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Most connections that have not proved themselves.
+const UNPROVED: usize = 256;
+/// Pause after a failed accept, as at the other listeners.
+const PAUSE: Duration = Duration::from_millis(50);
+/// One connection carries many clients. A slow one is cut off by the pod that it reached, never all of them here.
+const SLOW: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Serves other pods as `uid` until the front door stops.
+pub async fn serve(listener: TcpListener, uid: Uid, door: Arc<Door>, connections: TaskTracker) {
+    let unproved = Arc::new(Semaphore::new(UNPROVED));
+    let mut phases = door.phases();
+    // While the front door drains, sessions are reached here as ever.
+    let (phase, served) = watch::channel(Phase::Serving);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = phases.wait_for(|phase| *phase == Phase::Stopping) => break,
+        };
+        let Ok((stream, peer)) = accepted else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let Ok(permit) = Arc::clone(&unproved).try_acquire_owned() else {
+            door.metrics.cut(Listener::PEER, "shed");
+            continue;
+        };
+        let (door, served) = (Arc::clone(&door), served.clone());
+        connections.spawn(async move {
+            let proved = proved(stream, uid, &door).await;
+            drop(permit);
+            match proved {
+                Some(stream) => requests(stream, peer.ip(), door, served).await,
+                None => door.metrics.cut(Listener::PEER, "unproved"),
+            }
+        });
+    }
+    phase.send_replace(Phase::Stopping);
+}
+
+async fn proved(mut stream: TcpStream, uid: Uid, door: &Door) -> Option<TcpStream> {
+    let _ = stream.set_nodelay(true); // a socket without it still works
+    let (ring, number) = (door.sessions.ring()?, entropy().ok()?);
+    let proof = proof::answer(&mut stream, &ring, uid, number);
+    tokio::time::timeout(PATIENCE, proof).await.ok()?.ok()?;
+    Some(stream)
+}
+
+async fn requests(stream: TcpStream, peer: IpAddr, door: Arc<Door>, served: watch::Receiver<Phase>) {
+    let limits = Arc::clone(&door);
+    let rim = Rim {
+        listener: Listener::PEER,
+        limits: Arc::new(move || at_peers(limits.wire_limits())),
+        metrics: Arc::clone(&door.metrics),
+    };
+    let handler = move |arrival: Arrival, mut request: Request<Body>| {
+        let door = Arc::clone(&door);
+        async move {
+            let peer = client(request.headers_mut()).unwrap_or(arrival.peer);
+            pipeline::answer(&door, Arrival { peer, forwarded: true, ..arrival }, request).await
+        }
+    };
+    accept::connection(stream, peer, false, rim, served, handler).await;
+}
+
+/// The limits of a head held where the client came in. On its way here it has grown by what was said about it, and HTTP/2
+/// counts 32 bytes more for each header.
+fn at_peers(limits: WireLimits) -> WireLimits {
+    WireLimits {
+        header_bytes: limits.header_bytes.saturating_mul(2),
+        header_count: limits.header_count.saturating_add(8),
+        write_timeout: SLOW,
+        ..limits
+    }
+}
+
+/// Takes the client's address out of the headers.
+fn client(headers: &mut HeaderMap) -> Option<IpAddr> {
+    headers.remove(CLIENT)?.to_str().ok()?.parse().ok()
+}

@@ -1,0 +1,165 @@
+//! The sessions of the backend that this pod owns: when each was used last, and which have ended. Nothing in it is needed
+//! to serve a session; one that is not here (the front door was started anew) is taken in with its first use.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::seats::Seat;
+use crate::clock;
+
+/// So many ended sessions are remembered. Who asks for an older one hears of it from the backend.
+const ENDED_MAXIMUM: usize = 10_000;
+
+/// All of them.
+#[derive(Debug, Default)]
+pub struct Owned(Mutex<Sessions>);
+
+#[derive(Debug, Default)]
+struct Sessions {
+    alive: HashMap<Bytes, Session>,
+    ended: HashSet<Bytes>,
+    /// The same, in the order in which they ended.
+    order: VecDeque<Bytes>,
+}
+
+#[derive(Debug)]
+struct Session {
+    used: Instant,
+    /// Exchanges that have not ended.
+    running: usize,
+    _seat: Seat,
+}
+
+/// A session is in use until this is dropped.
+#[derive(Debug)]
+pub struct InUse {
+    owned: Arc<Owned>,
+    id: Bytes,
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        if let Some(session) = self.owned.lock().alive.get_mut(&self.id) {
+            session.running = session.running.saturating_sub(1);
+            session.used = clock::instant();
+        }
+    }
+}
+
+impl Owned {
+    fn lock(&self) -> MutexGuard<'_, Sessions> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in a session that begins.
+    pub fn begin(self: &Arc<Self>, id: Bytes, seat: Seat) -> InUse {
+        let mut sessions = self.lock();
+        // A backend that counts its sessions begins anew when it is started anew.
+        if sessions.ended.remove(&id) {
+            sessions.order.retain(|ended| *ended != id);
+        }
+        sessions.alive.insert(id.clone(), Session { used: clock::instant(), running: 1, _seat: seat });
+        InUse { owned: Arc::clone(self), id }
+    }
+
+    /// Notes the use of a session, and takes it in where it is not here; `None` where it has ended.
+    pub fn enter(self: &Arc<Self>, id: Bytes, seat: impl FnOnce() -> Seat) -> Option<InUse> {
+        let mut sessions = self.lock();
+        if sessions.ended.contains(&id) {
+            return None;
+        }
+        let session = sessions.alive.entry(id.clone()).or_insert_with(|| Session {
+            used: clock::instant(),
+            running: 0,
+            _seat: seat(),
+        });
+        session.running += 1;
+        Some(InUse { owned: Arc::clone(self), id })
+    }
+
+    /// The session has ended, and whoever asks for it is told so.
+    pub fn end(&self, id: &Bytes) {
+        self.lock().end(id);
+    }
+
+    /// The backend does not know the session now.
+    pub fn forget(&self, id: &Bytes) {
+        self.lock().alive.remove(id);
+    }
+
+    /// Ends the sessions that nobody has used for `idle`.
+    pub fn expire(&self, now: Instant, idle: Duration) -> Vec<Bytes> {
+        let mut sessions = self.lock();
+        let over = |session: &Session| session.running == 0 && session.used + idle <= now;
+        let expired: Vec<_> =
+            sessions.alive.iter().filter(|(_, session)| over(session)).map(|(id, _)| id.clone()).collect();
+        for id in &expired {
+            sessions.end(id);
+        }
+        expired
+    }
+}
+
+impl Sessions {
+    fn end(&mut self, id: &Bytes) {
+        self.alive.remove(id);
+        if self.ended.insert(id.clone()) {
+            self.order.push_back(id.clone());
+        }
+        while self.order.len() > ENDED_MAXIMUM {
+            if let Some(oldest) = self.order.pop_front() {
+                self.ended.remove(&oldest);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Metrics;
+    use crate::session::seats::Seats;
+
+    const IDLE: Duration = Duration::from_secs(60);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_ends_when_nobody_uses_it_and_never_in_the_middle_of_something() {
+        let (owned, seats, metrics) = (Arc::<Owned>::default(), Seats::default(), Metrics::default());
+        let expired = || owned.expire(clock::instant(), IDLE);
+        let (a, b) = (Bytes::from_static(b"a"), Bytes::from_static(b"b"));
+        let long = owned.begin(a.clone(), seats.add(&metrics));
+        drop(owned.enter(b.clone(), || seats.add(&metrics)).unwrap());
+        tokio::time::advance(IDLE / 2).await;
+        drop(owned.enter(b.clone(), || unreachable!()).unwrap());
+        tokio::time::advance(IDLE / 2).await;
+        assert!(expired().is_empty());
+        tokio::time::advance(IDLE / 2).await;
+        assert_eq!(expired(), std::slice::from_ref(&b));
+        assert!(owned.enter(b.clone(), || unreachable!()).is_none());
+        assert_eq!(seats.taken(), 1);
+        tokio::time::advance(IDLE * 9).await;
+        assert!(expired().is_empty(), "its call runs");
+        drop(long);
+        tokio::time::advance(IDLE).await;
+        assert_eq!(expired(), [a]);
+        drop(owned.begin(b.clone(), seats.add(&metrics)));
+        assert!(owned.enter(b.clone(), || unreachable!()).is_some(), "a new one of the same name");
+        owned.forget(&b);
+        assert!(owned.enter(b, || seats.add(&metrics)).is_some());
+    }
+
+    #[test]
+    fn only_so_many_ended_sessions_are_remembered() {
+        let owned = Arc::<Owned>::default();
+        for number in 0..=ENDED_MAXIMUM {
+            owned.end(&Bytes::from(number.to_string()));
+        }
+        let sessions = owned.lock();
+        assert_eq!((sessions.ended.len(), sessions.order.len()), (ENDED_MAXIMUM, ENDED_MAXIMUM));
+        assert!(!sessions.ended.contains(&b"0"[..]));
+    }
+}

@@ -1,0 +1,6 @@
+//! Sessions that stay on their pod: several front doors on addresses of their own, each before a backend of its own.
+
+mod away;
+mod fleet;
+mod older;
+mod owner;

@@ -1,0 +1,304 @@
+//! What one pod makes of session ids.
+
+use http::{HeaderValue, StatusCode};
+use http_body_util::BodyExt as _;
+use serde_json::Value;
+
+use super::fleet::{CALL, Fleet, INITIALIZE, Memory, SESSION, answer, initialize, pod, request, token};
+use crate::door::{Door, Phase};
+use crate::session::keys::tests::entry;
+use crate::tests::eventually;
+use crate::tests::front::{Front, collect, http_config, key, next, record, text};
+
+/// What a client is told that names no session.
+fn is_unknown((status, body): &(u16, String)) -> bool {
+    let message: Value = serde_json::from_str(body).unwrap_or_default();
+    *status == 404 && message["error"]["code"] == -32001 && message["error"]["message"] == "Session not found"
+}
+
+#[tokio::test]
+async fn the_client_gets_a_token_and_the_backend_its_own_id() {
+    let memory = Memory::default();
+    let backend = memory.serve().await;
+    let front = pod(0, 1, &http_config(backend.port));
+    for query in ["", "?stream"] {
+        let mut request = front.post(INITIALIZE);
+        *request.uri_mut() = format!("/weather/mcp{query}").parse().unwrap();
+        let (status, headers, body) = collect(front.ask(request).await).await;
+        assert_eq!((status, body.starts_with(b"data:")), (StatusCode::OK, query == "?stream"));
+        let token = token(&headers);
+        assert_eq!(answer(&front, "POST", Some(&token)).await.0, 200);
+        assert_eq!(backend.last().headers()[SESSION].len(), 36);
+        // The backend repeats its id; the client sees its own.
+        let (_, headers, _) = collect(front.ask(self::request(&front, "POST", Some(&token))).await).await;
+        assert_eq!(super::fleet::token(&headers), token);
+        let mut stream = front.ask(self::request(&front, "GET", Some(&token))).await;
+        assert_eq!(next(&mut stream).await.unwrap(), "data: 1\n\n");
+    }
+    assert_eq!(front.door.status().sessions, 2);
+    assert_eq!(front.door.status().session_keys.current.as_deref(), Some("01010101"));
+}
+
+#[tokio::test]
+async fn what_names_no_session_of_the_caller_is_404_however_it_is_asked() {
+    let memory = Memory::default();
+    let backend = memory.serve().await;
+    let front = pod(0, 1, &http_config(backend.port));
+    let bob = key(2);
+    let of_bob = record(&bob, None).replace("\"s\"", "\"bob\"");
+    front.keys.swap(&[(front.key.id(), &record(&front.key, None)), (bob.id(), &of_bob)]);
+    front.reloader().reload();
+    let good = initialize(&front).await;
+    let raw = backend.last();
+    assert!(!raw.headers().contains_key(SESSION));
+    let raw = HeaderValue::from_static("0b6f4d5e-8f0e-4f43-9e58-000000000000");
+    let mut flipped = good.as_bytes().to_vec();
+    flipped[60] ^= 1;
+    let mut other = http_config(backend.port);
+    other["server"]["uid"] = "another".into();
+    let foreign = initialize(&pod(0, 1, &other)).await;
+    let bad = [raw, HeaderValue::from_bytes(&flipped).unwrap(), foreign, HeaderValue::from_static("x")];
+    let calls = backend.calls();
+    for method in ["POST", "GET", "DELETE"] {
+        for token in &bad {
+            let answer = answer(&front, method, Some(token)).await;
+            assert!(is_unknown(&answer), "{method} {token:?} {answer:?}");
+            assert!(!answer.1.contains(token.to_str().unwrap()) || token == "x");
+        }
+        let mut request = request(&front, method, Some(&good));
+        request.headers_mut().remove("x-api-key");
+        let bearer = HeaderValue::try_from(format!("Bearer {}", bob.expose())).unwrap();
+        request.headers_mut().insert("authorization", bearer);
+        let answer = text(front.ask(request).await).await;
+        assert!(is_unknown(&answer), "{method} of another caller: {answer:?}");
+        let mut twice = self::request(&front, method, Some(&good));
+        twice.headers_mut().append(SESSION, good.clone());
+        assert_eq!(text(front.ask(twice).await).await.0, 400, "{method}");
+    }
+    assert_eq!(backend.calls(), calls, "the backend has seen none of it");
+    // Without an id the backend answers as it likes.
+    assert_eq!(answer(&front, "POST", None).await, (404, r#"{"of":"the backend"}"#.into()));
+    assert_eq!(answer(&front, "GET", None).await.0, 404);
+    // A new session begins whatever old one is named.
+    for token in bad.iter().chain([&good]) {
+        let mut request = front.post(INITIALIZE);
+        request.headers_mut().insert(SESSION, token.clone());
+        let (status, headers, _) = collect(front.ask(request).await).await;
+        assert_eq!(status, 200);
+        assert_ne!(super::fleet::token(&headers), good);
+        assert!(!backend.last().headers().contains_key(SESSION));
+    }
+}
+
+#[tokio::test]
+async fn the_modern_era_has_no_sessions() {
+    let backend = Memory::default().serve().await;
+    let front = pod(0, 1, &http_config(backend.port));
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+    let mut request = front.post(call);
+    for (name, value) in
+        [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "server/discover"), ("mcp-session-id", "whatever")]
+    {
+        request.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    let (_, headers, body) = collect(front.ask(request).await).await;
+    assert!(body.ends_with(br#"{"of":"the backend"}"#) && !headers.contains_key(SESSION));
+    assert!(!backend.last().headers().contains_key(SESSION));
+}
+
+#[tokio::test]
+async fn a_token_lives_no_longer_than_it_may() {
+    let backend = Memory::default().serve().await;
+    let mut config = http_config(backend.port);
+    config["sessions"] = serde_json::json!({"maxAgeMs": 0});
+    let front = pod(0, 1, &config);
+    let token = initialize(&front).await;
+    for method in ["POST", "GET", "DELETE"] {
+        assert!(is_unknown(&answer(&front, method, Some(&token)).await), "{method}");
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_a_session_is_the_backends_word() {
+    for (deleted, ends) in [(200, true), (202, true), (204, true), (405, false)] {
+        let deleted = StatusCode::from_u16(deleted).unwrap();
+        let memory = Memory { deleted: Some(deleted), ..Memory::default() };
+        let backend = memory.serve().await;
+        let front = pod(0, 1, &http_config(backend.port));
+        let token = initialize(&front).await;
+        assert_eq!(answer(&front, "DELETE", Some(&token)).await.0, deleted.as_u16());
+        assert_eq!(front.door.status().sessions, u64::from(!ends), "{deleted}");
+        let calls = backend.calls();
+        let call = answer(&front, "POST", Some(&token)).await;
+        assert_eq!((is_unknown(&call), backend.calls() == calls), (ends, ends), "{deleted} {call:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_backend_that_has_forgotten_is_heard_whatever_its_words() {
+    // What it says, whether its own words reach the client, and whether it is asked again.
+    for (said, own) in [(404, true), (400, false)] {
+        let memory = Memory { unknown: Some(StatusCode::from_u16(said).unwrap()), ..Memory::default() };
+        let backend = memory.serve().await;
+        let front = pod(0, 1, &http_config(backend.port));
+        for method in ["POST", "GET", "DELETE"] {
+            let token = initialize(&front).await;
+            memory.forget();
+            let calls = backend.calls();
+            let told = answer(&front, method, Some(&token)).await;
+            assert_eq!((told.0, is_unknown(&told)), (404, !own), "{method} {said} {told:?}");
+            assert_eq!(backend.calls() - calls, if own { 1 } else { 2 });
+            assert_eq!(front.door.status().sessions, 0);
+        }
+    }
+    // Of a session that is there, 400 means what it says.
+    let backend = Memory::default().serve().await;
+    let front = pod(0, 1, &http_config(backend.port));
+    let token = initialize(&front).await;
+    let mut wrong = request(&front, "POST", Some(&token));
+    *wrong.body_mut() = crate::body::full(CALL.replace("tools/call", "wrong"));
+    assert_eq!(text(front.ask(wrong).await).await, (400, r#"{"of":"the backend"}"#.into()));
+    assert_eq!(answer(&front, "POST", Some(&token)).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_front_door_that_is_started_anew_knows_its_sessions() {
+    let backend = Memory::default().serve().await;
+    let token = initialize(&pod(0, 1, &http_config(backend.port))).await;
+    let front = pod(0, 1, &http_config(backend.port));
+    assert_eq!(front.door.status().sessions, 0);
+    assert_eq!(answer(&front, "POST", Some(&token)).await.0, 200);
+    assert_eq!(front.door.status().sessions, 1);
+}
+
+#[tokio::test]
+async fn there_are_only_so_many_sessions_and_none_is_thrown_out() {
+    let backend = Memory::default().serve().await;
+    let mut config = http_config(backend.port);
+    config["sessions"] = serde_json::json!({"maxPerPod": 2});
+    let front = pod(0, 1, &config);
+    let tokens = [initialize(&front).await, initialize(&front).await];
+    let full = front.ask(front.post(INITIALIZE)).await;
+    assert_eq!((full.status().as_u16(), full.headers().contains_key("retry-after")), (503, true));
+    for token in &tokens {
+        assert_eq!(answer(&front, "POST", Some(token)).await.0, 200);
+    }
+    assert_eq!(answer(&front, "DELETE", Some(&tokens[0])).await.0, 200);
+    initialize(&front).await;
+}
+
+#[tokio::test]
+async fn an_idle_session_ends_at_the_backend_too() {
+    let memory = Memory::default();
+    let backend = memory.serve().await;
+    let mut config = http_config(backend.port);
+    config["sessions"] = serde_json::json!({"idleTimeoutMs": 200});
+    let front = pod(0, 1, &config);
+    front.run(crate::session::expire(front.door.clone()));
+    let (idle, used) = (initialize(&front).await, initialize(&front).await);
+    let mut stream = front.ask(request(&front, "GET", Some(&used))).await;
+    assert_eq!(next(&mut stream).await.unwrap(), "data: 1\n\n");
+    eventually("one session is over", || memory.alive() == 1).await;
+    assert_eq!((backend.last().method().as_str(), front.door.status().sessions), ("DELETE", 1));
+    assert!(is_unknown(&answer(&front, "POST", Some(&idle)).await));
+    assert_eq!(answer(&front, "POST", Some(&used)).await.0, 200);
+    drop(stream);
+    eventually("the other is over, too", || memory.alive() == 0).await;
+}
+
+#[tokio::test]
+async fn keys_rotate_under_a_session() {
+    let backend = Memory::default().serve().await;
+    let front = pod(0, 1, &http_config(backend.port));
+    let token = initialize(&front).await;
+    let slots: [&[(&str, u8)]; 4] = [
+        &[("current", 1), ("next", 2)],
+        &[("previous", 1), ("current", 2)],
+        // The Secret was deleted and is not back yet.
+        &[],
+        &[("previous", 2), ("current", 3)],
+    ];
+    let mut opens = Vec::new();
+    for slots in slots {
+        let entries: Vec<_> = slots.iter().map(|(slot, number)| (*slot, entry(*number))).collect();
+        let entries: Vec<_> = entries.iter().map(|(slot, text)| (*slot, text.as_str())).collect();
+        front.session.swap(&entries);
+        front.reloader().reload();
+        opens.push(answer(&front, "POST", Some(&token)).await.0);
+        assert_eq!(answer(&front, "POST", Some(&initialize(&front).await)).await.0, 200, "a new one");
+    }
+    assert_eq!(opens, [200, 200, 200, 404]);
+}
+
+#[tokio::test]
+async fn without_keys_or_a_pod_ids_pass_as_they_are() {
+    let backend = Memory::default().serve().await;
+    let config = http_config(backend.port);
+    let homeless = Front::with(Door::new(1), &config, &[("current", &entry(1))]);
+    let keyless = pod(0, 1, &config);
+    keyless.session.swap(&[]);
+    let keyless = Front::with(
+        Door::new(1)
+            .in_pod(crate::session::pod::Pod { uid: super::fleet::uid(0), address: super::fleet::address(0) }, 1),
+        &config,
+        &[],
+    );
+    for front in [homeless, keyless] {
+        let (_, headers, _) = collect(front.ask(front.post(INITIALIZE)).await).await;
+        let raw = headers[SESSION].clone();
+        assert_eq!(raw.len(), 36);
+        assert_eq!(answer(&front, "POST", Some(&raw)).await.0, 200);
+        assert!(front.door.status().session_keys.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_stateless_server_has_no_sessions() {
+    let backend = Memory::default().serve().await;
+    let fleet = Fleet::of(&[&backend], |config| config["sessions"] = serde_json::json!({"mode": "Stateless"})).await;
+    let front = &fleet.pods[0];
+    let (status, headers, _) = collect(front.ask(front.post(INITIALIZE)).await).await;
+    assert_eq!((status, headers.contains_key(SESSION)), (StatusCode::OK, false));
+    let id = HeaderValue::from_static("0b6f4d5e-8f0e-4f43-9e58-000000000000");
+    answer(front, "POST", Some(&id)).await;
+    assert!(!backend.last().headers().contains_key(SESSION));
+    for method in ["GET", "DELETE"] {
+        let refused = front.ask(request(front, method, Some(&id))).await;
+        assert_eq!((refused.status().as_u16(), refused.headers()["allow"].as_bytes()), (405, &b"POST, OPTIONS"[..]));
+    }
+    assert_eq!(text(front.ask(front.bare("GET", "/weather/sse")).await).await.0, 404);
+    assert_eq!(front.door.status().sessions, 0);
+}
+
+#[tokio::test]
+async fn a_draining_pod_begins_no_session_and_serves_those_that_it_has() {
+    let memory = Memory::default();
+    let (one, two) = (memory.serve().await, Memory::default().serve().await);
+    let fleet = Fleet::of(&[&one, &two], |_| {}).await;
+    let token = fleet.initialize(0).await;
+    fleet.pods[0].door.enter(Phase::Leaving);
+    fleet.initialize(0).await;
+    fleet.pods[0].door.enter(Phase::Draining);
+    let refused = fleet.pods[0].ask(fleet.pods[0].post(INITIALIZE)).await;
+    assert_eq!((refused.status().as_u16(), refused.headers().contains_key("retry-after")), (503, true));
+    assert_eq!(text(fleet.pods[0].ask(fleet.pods[0].bare("GET", "/weather/sse")).await).await.0, 503);
+    for number in [0, 1, 1, 0] {
+        assert_eq!(fleet.call(number, &token).await.0, 200);
+    }
+    let mut stream = fleet.pods[1].ask(request(&fleet.pods[1], "GET", Some(&token))).await;
+    assert_eq!(next(&mut stream).await.unwrap(), "data: 1\n\n");
+    // A call that runs may end; what comes after it finds nobody.
+    let mut slow = request(&fleet.pods[1], "POST", Some(&token));
+    *slow.body_mut() = crate::body::full(CALL.replace("tools/call", "slow"));
+    let running = fleet.pods[1].ask(slow);
+    let stopping = async {
+        eventually("the call runs", || one.open() == 2).await;
+        fleet.pods[0].door.enter(Phase::Stopping);
+        let rest = stream.into_body().collect().await.unwrap();
+        assert_eq!(rest.to_bytes(), "", "it ends cleanly");
+        assert_eq!(fleet.call(1, &token).await.0, 404);
+        memory.go.notify_one();
+    };
+    let (answer, ()) = tokio::join!(running, stopping);
+    assert_eq!(text(answer).await.0, 200);
+}
