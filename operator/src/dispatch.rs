@@ -19,6 +19,9 @@ use crate::{backoff, clock, random};
 
 /// How long to collect what happens to a server's children before a pass: a Deployment reports in a flurry.
 const COLLECT: Duration = Duration::from_millis(200);
+/// How often every server is looked at without a cause: session keys grow old within weeks, for which a timer for each
+/// server would be much.
+const SWEEP: Duration = Duration::from_hours(24);
 /// Passes that may be made beyond the bound when they are urgent.
 const URGENT_BEYOND: usize = 2;
 
@@ -112,6 +115,7 @@ impl Dispatcher {
                 queue.add(&key, Lane::Fresh, now);
             }
         }
+        let mut sweep = tokio::time::interval_at(now + SWEEP, SWEEP);
         while !stop.is_cancelled() {
             let next_due = self.start_what_is_due(tasks);
             let due = async {
@@ -123,6 +127,7 @@ impl Dispatcher {
             tokio::select! {
                 () = due => {}
                 () = self.changed.notified() => {}
+                _ = sweep.tick() => self.wake(self.world.servers().into_iter().map(|key| (key, Cause::Other)).collect()),
                 () = stop.cancelled() => {}
             }
         }

@@ -83,6 +83,8 @@ reasons! {
     KeySecretNotFound,
     /// An entry of a Secret of `auth.keySecrets` is too weak or not understood.
     KeyRefused,
+    /// A rotation of the keys that seal sessions waits, for pods or for sessions of before.
+    SessionKeysWaiting,
     /// The spec says something that cannot be served.
     InvalidSpec,
     /// A front door does not understand its newest config, and keeps the last good one.

@@ -14,6 +14,7 @@ pub mod references;
 pub mod refresh;
 mod restricted;
 mod revisions;
+mod rotation;
 pub mod settings;
 pub mod status;
 pub mod stored;

@@ -12,7 +12,9 @@ use mooring_contract::session_key::Slot;
 use mooring_contract::{Key, KeyMetadata, KeyRecord, SessionKey, mount};
 use serde_json::{Value, json};
 
-use crate::names::{self, ANNOTATION_SUBJECT, LABEL_KEY};
+use crate::names::{self, ANNOTATION_ADVANCED, ANNOTATION_ROTATED, ANNOTATION_SUBJECT, LABEL_KEY};
+use crate::outcome::KeyStep;
+use crate::rotation;
 
 /// The entry of `<name>.key.<key>` which holds the key's text.
 pub const KEY_ENTRY: &str = "key";
@@ -23,19 +25,34 @@ pub fn session_secret(server: &McpServer, status_token: &str, key: &SessionKey) 
         (mount::STATUS_TOKEN_FILE.to_owned(), bytes(status_token)),
         (Slot::Current.entry().to_owned(), bytes(&key.to_json()?)),
     ]);
-    Ok(Secret {
-        metadata: names::metadata(server, names::session(&server.name_any())),
-        data: Some(data),
-        ..Secret::default()
-    })
+    let mut metadata = names::metadata(server, names::session(&server.name_any()));
+    let heeded = rotation::request(server).map(|request| (ANNOTATION_ROTATED.to_owned(), request.clone()));
+    metadata.annotations = heeded.map(|heeded| BTreeMap::from([heeded]));
+    Ok(Secret { metadata, data: Some(data), ..Secret::default() })
 }
 
-/// A JSON merge patch (RFC 7386) that puts a key into `<name>.session`, as long as that is as it was seen.
-pub fn session_key_patch(uid: &str, resource_version: &str, key: &SessionKey) -> Result<Value, serde_json::Error> {
-    Ok(json!({
-        "metadata": {"uid": uid, "resourceVersion": resource_version},
-        "data": {Slot::Current.entry(): bytes(&key.to_json()?)},
-    }))
+/// A JSON merge patch (RFC 7386) that takes a step in the life of session keys, as long as the Secret is as it was seen.
+/// `made` is a new key, for the steps that need one; `now` is when it is taken.
+pub fn session_keys_patch(
+    server: &McpServer,
+    (uid, resource_version): (&str, &str),
+    step: &KeyStep,
+    made: &SessionKey,
+    now: Timestamp,
+) -> Result<Value, serde_json::Error> {
+    let [next, current, previous] = Slot::ALL.map(Slot::entry);
+    let entry = |key: &SessionKey| Ok::<_, serde_json::Error>(bytes(&key.to_json()?));
+    let heeded = json!({ANNOTATION_ROTATED: rotation::request(server)});
+    let (data, annotations) = match step {
+        KeyStep::First => (json!({current: entry(made)?}), heeded),
+        KeyStep::Prepare => (json!({next: entry(made)?}), heeded),
+        KeyStep::Advance { next: key, current: replaced } => {
+            (json!({next: null, current: entry(key)?, previous: entry(replaced)?}), json!({ANNOTATION_ADVANCED: now}))
+        }
+        KeyStep::Retire => (json!({previous: null}), json!({ANNOTATION_ADVANCED: null})),
+    };
+    let metadata = json!({"uid": uid, "resourceVersion": resource_version, "annotations": annotations});
+    Ok(json!({"metadata": metadata, "data": data}))
 }
 
 /// `<name>.key.<key>`, with the key's text for the workload that uses it.

@@ -28,6 +28,12 @@ pub const ANNOTATION_DECLARED: &str = "mooring.dev/declared";
 pub const ANNOTATION_SUBJECTS: &str = "mooring.dev/subjects";
 /// On `<name>.key.<key>`: the principal that sessions are bound to.
 pub const ANNOTATION_SUBJECT: &str = "mooring.dev/subject";
+/// On the McpServer, set by people: whenever its value changes, the keys that seal sessions are rotated once.
+pub const ANNOTATION_ROTATE: &str = "mooring.dev/rotate-session-keys";
+/// On `<name>.session`: the value of [`ANNOTATION_ROTATE`] that was heeded last.
+pub const ANNOTATION_ROTATED: &str = "mooring.dev/rotated-session-keys";
+/// On `<name>.session`: since when the current key seals, where there was one before it.
+pub const ANNOTATION_ADVANCED: &str = "mooring.dev/advanced-session-keys";
 /// On pods: the only thing that the operator writes there; a change makes the kubelet refresh the mounts.
 pub const ANNOTATION_REFRESH: &str = "mooring.dev/refresh";
 

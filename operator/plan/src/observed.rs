@@ -62,6 +62,10 @@ pub struct SessionSecret {
     pub status_token: String,
     /// The keys that seal sessions, by their slot.
     pub keys: BTreeMap<Slot, SessionKey>,
+    /// What the annotation `mooring.dev/rotated-session-keys` says.
+    pub rotated: Option<String>,
+    /// What the annotation `mooring.dev/advanced-session-keys` says.
+    pub advanced: Option<Timestamp>,
 }
 
 impl std::fmt::Debug for SessionSecret {

@@ -1,6 +1,6 @@
 //! What decisions look like: a plan, a rejection, and what came of a plan when it was applied.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use mooring_api::Reason;
+use mooring_contract::SessionKey;
 
 use crate::observed::ChildKind;
 
@@ -59,12 +60,14 @@ pub struct Desired {
 pub enum Mint {
     /// `<name>.session`.
     Session,
-    /// The current session key of a `<name>.session` that is there and has none. It is added by a patch.
-    SessionKey {
+    /// A step in the life of the session keys of a `<name>.session` that is there. It is a patch.
+    SessionKeys {
         /// UID of the Secret, so that a newer one of the same name is not hit.
         uid: String,
         /// Its resourceVersion, so that what somebody wrote meanwhile is looked at first.
         resource_version: String,
+        /// The step.
+        step: KeyStep,
     },
     /// `<name>.key.<key>`.
     DeclaredKey {
@@ -73,6 +76,24 @@ pub enum Mint {
         /// The principal to copy, when this is a rotation.
         subject: Option<String>,
     },
+}
+
+/// A step in the life of session keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyStep {
+    /// None seals: one is made that does.
+    First,
+    /// One is made that opens, to be distributed.
+    Prepare,
+    /// Every front door has it: it seals from now on.
+    Advance {
+        /// The key that seals from now on.
+        next: SessionKey,
+        /// The key that did.
+        current: SessionKey,
+    },
+    /// Nothing is alive any more that the one before sealed: it goes.
+    Retire,
 }
 
 /// A Secret `<name>.key.<key>` to delete.
@@ -93,6 +114,8 @@ pub struct Revisions {
     pub keys: Option<String>,
     /// Of each directory of `auth.keySecrets`.
     pub key_secrets: BTreeMap<String, String>,
+    /// Ids of the session keys.
+    pub session_keys: BTreeSet<String>,
 }
 
 /// Something that the spec asks for and that cannot be had.

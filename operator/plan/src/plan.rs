@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use mooring_api::{McpServer, Reason};
 use mooring_contract::KeyEntry;
-use mooring_contract::session_key::Slot;
 
 use crate::declared::declared;
 use crate::desired::{self, Exposure};
@@ -14,22 +13,24 @@ use crate::observed::{ChildKind, Observed, Reference};
 use crate::outcome::{Desired, Finding, Mint, Plan, Rejection};
 use crate::references;
 use crate::revisions::revisions;
+use crate::rotation;
 use crate::settings::Settings;
 use crate::validate::{invalid, validate};
 
-/// What is to be done for one McpServer. No decision depends on the time yet: an expired key stays in the Secret, and
-/// the front door refuses it.
-pub fn plan(server: &McpServer, observed: &Observed, settings: &Settings, _now: Timestamp) -> Result<Plan, Rejection> {
+/// What is to be done for one McpServer. The time decides about session keys alone: an expired API key stays in the
+/// Secret, and the front door refuses it.
+pub fn plan(server: &McpServer, observed: &Observed, settings: &Settings, now: Timestamp) -> Result<Plan, Rejection> {
     validate(server)?;
     require_key_secrets(server, observed)?;
     let unwritable = |error: serde_json::Error| invalid("spec", format!("it cannot be written as JSON: {error}"));
 
     let mut declared = declared(server, observed).map_err(unwritable)?;
-    let mut mint: Vec<_> = session(observed).into_iter().collect();
+    let mut mint: Vec<_> = session(server, observed, now).into_iter().collect();
     mint.append(&mut declared.mint);
     let Exposure { ingress, url, mut findings } = desired::exposure(server, observed, settings);
     findings.extend(missing_references(server, observed));
     findings.extend(refused_keys(server, observed));
+    findings.extend(observed.session.iter().filter_map(|session| rotation::waiting(server, session, observed)));
 
     let desired = Desired {
         service_account: desired::service_account(server),
@@ -53,11 +54,11 @@ pub fn plan(server: &McpServer, observed: &Observed, settings: &Settings, _now: 
     })
 }
 
-/// What the Secret that front doors and operator share lacks.
-fn session(observed: &Observed) -> Option<Mint> {
+/// What is to be done with the Secret that front doors and operator share.
+fn session(server: &McpServer, observed: &Observed, now: Timestamp) -> Option<Mint> {
     let Some(session) = &observed.session else { return Some(Mint::Session) };
-    let add = Mint::SessionKey { uid: session.uid.clone(), resource_version: session.resource_version.clone() };
-    (!session.keys.contains_key(&Slot::Current)).then_some(add)
+    let (uid, resource_version) = (session.uid.clone(), session.resource_version.clone());
+    rotation::step(server, session, observed, now).map(|step| Mint::SessionKeys { uid, resource_version, step })
 }
 
 /// A front door that waits for keys which do not exist would refuse everybody: only this missing reference rejects.

@@ -1,7 +1,7 @@
 //! Which pods to touch so that the kubelet refreshes their mounts, and when to look again. A pod is touched only when
 //! its own front door says that it has another revision in force than the API server holds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use mooring_api::McpServer;
@@ -39,14 +39,19 @@ pub fn touches(revisions: &Revisions, pods: &BTreeMap<String, ObservedPod>) -> V
 }
 
 /// Whether a front door has everything in force. A config that it has read and refused will not come into force by
-/// another reading. Where the config is not known, a Secret that the front door does not know is not waited for.
+/// another reading. One that reports no session key is of a version that has none. Where the config is not known, a Secret that the front door does not know is not waited for.
 pub fn agrees(revisions: &Revisions, door: &DoorStatus) -> bool {
     let known = !revisions.config.is_empty();
     let config = !known || door.config_error.is_some() || door.config_revision == revisions.config;
     let keys = revisions.keys.as_ref().is_none_or(|keys| *keys == door.keys_revision);
     let in_force = |name| door.key_secret_revisions.get(name);
     let mut key_secrets = revisions.key_secrets.iter();
-    config && keys && key_secrets.all(|(name, revision)| in_force(name).map_or(!known, |in_force| in_force == revision))
+    let known_keys = &door.session_keys;
+    let session_keys = known_keys.is_empty() || revisions.session_keys.iter().all(|id| known_keys.has(id));
+    config
+        && keys
+        && session_keys
+        && key_secrets.all(|(name, revision)| in_force(name).map_or(!known, |in_force| in_force == revision))
 }
 
 /// What the key Secrets hold as they are stored, for a server whose spec is rejected: there is no plan, and yet a key
@@ -61,6 +66,7 @@ pub fn stored(server: &McpServer, observed: &Observed) -> Revisions {
             .into_iter()
             .map(|name| (name.clone(), of_entries(entries(&name))))
             .collect(),
+        session_keys: BTreeSet::new(),
     }
 }
 
@@ -82,8 +88,9 @@ fn next_value(wanted: &str, present: Option<&str>) -> String {
 }
 
 fn digest(revisions: &Revisions) -> String {
-    let Revisions { config, keys, key_secrets } = revisions;
+    let Revisions { config, keys, key_secrets, session_keys } = revisions;
     let entries = key_secrets.iter().map(|(name, revision)| (name.as_str(), revision.as_bytes()));
     let own = [("", config.as_bytes()), ("/", keys.as_deref().unwrap_or_default().as_bytes())];
-    mooring_contract::revision::revision(entries.chain(own))
+    let of_sessions = session_keys.iter().map(|id| (id.as_str(), &b"session"[..]));
+    mooring_contract::revision::revision(entries.chain(own).chain(of_sessions))
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use mooring_contract::SessionKey;
 use mooring_contract::revision::revision;
 
 use crate::declared::Declared;
@@ -17,6 +18,7 @@ pub(crate) fn revisions(config_map: &ConfigMap, declared: &Declared, observed: &
         config: revision(config),
         keys: observed.keys.as_ref().filter(|keys| is_applied(declared, keys)).map(|keys| of_entries(&keys.data)),
         key_secrets: secrets.map(|(name, entries)| (name.clone(), of_entries(entries))).collect(),
+        session_keys: observed.session.iter().flat_map(|session| session.keys.values().map(SessionKey::id)).collect(),
     }
 }
 

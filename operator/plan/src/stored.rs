@@ -9,7 +9,9 @@ use mooring_contract::session_key::Slot;
 use mooring_contract::{Key, SessionKey, mount};
 
 use crate::mint;
-use crate::names::{ANNOTATION_DECLARED, ANNOTATION_SUBJECT, ANNOTATION_SUBJECTS};
+use crate::names::{
+    ANNOTATION_ADVANCED, ANNOTATION_DECLARED, ANNOTATION_ROTATED, ANNOTATION_SUBJECT, ANNOTATION_SUBJECTS,
+};
 use crate::observed::{DeclaredKeySecret, KeysSecret, SessionSecret};
 
 /// The entries of any Secret, with their bytes.
@@ -39,6 +41,8 @@ impl SessionSecret {
             resource_version: secret.resource_version().unwrap_or_default(),
             status_token: text(secret, mount::STATUS_TOKEN_FILE),
             keys: Slot::ALL.into_iter().filter_map(key).collect(),
+            rotated: secret.annotations().get(ANNOTATION_ROTATED).cloned(),
+            advanced: secret.annotations().get(ANNOTATION_ADVANCED).and_then(|time| time.parse().ok()),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Secrets with random content: made once by POST, never applied. Where one is there already it is read back. Session keys
-//! are added to one by a patch.
+//! Secrets with random content: made once by POST, never applied. Where one is there already it is read back. The
+//! session keys of one that is there are changed by patches.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -46,8 +46,9 @@ impl Writer {
                 let token = base62(&random::bytes::<32>()?, TOKEN_DIGITS);
                 mint::session_secret(owner.server, &token, &new_session_key()?)?
             }
-            Mint::SessionKey { uid, resource_version } => {
-                let patch = mint::session_key_patch(uid, resource_version, &new_session_key()?)?;
+            Mint::SessionKeys { uid, resource_version, step } => {
+                let seen = (uid.as_str(), resource_version.as_str());
+                let patch = mint::session_keys_patch(owner.server, seen, step, &new_session_key()?, clock::now())?;
                 return self.patch_session(owner, patch).await;
             }
             Mint::DeclaredKey { key, subject } => {

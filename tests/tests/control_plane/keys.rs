@@ -10,7 +10,7 @@ use mooring_tests::wait::until;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::world::{World, entries, entry, text};
+use crate::world::{SOON, World, entries, entry, text};
 
 /// Runs `mooring keys` with the administrator's rights, as a person would.
 async fn keys(world: &World<'_>, arguments: &[&str]) -> Result<Output> {
@@ -61,6 +61,39 @@ async fn nowhere_else(world: &World<'_>, operator: &OperatorProcess, secrets: &[
         let leaked = secrets.iter().filter(|secret| said.contains(secret.as_str())).count();
         assert_eq!(leaked, 0, "secrets in {place}");
     }
+    Ok(())
+}
+
+/// By an annotation of the McpServer. There are no pods to wait for here.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn session_keys_are_rotated_on_demand() -> Result<()> {
+    let world = World::new("rotation").await?;
+    let _operator = world.operator().await?;
+    world.apply("weather", &json!({"http": {"image": "a:1"}, "auth": {"anonymous": true}})).await?;
+    world.settled(&["weather"]).await?;
+    let secret = async || world.children("weather").await?.get("Secret/weather.session").cloned();
+    let before = secret().await?;
+    assert_eq!(entries(&before), ["current", "status-token"]);
+    let ask = async |value: &str| {
+        let rotate = format!("mooring.dev/rotate-session-keys={value}");
+        world.cluster.kubectl(["annotate", "mcps/weather", &rotate, "--overwrite", "-n", "rotation"]).await
+    };
+    ask("1").await?;
+    until("the keys to be rotated", SOON, || async {
+        let now = secret().await?;
+        ensure!(entries(&now) == ["current", "previous", "status-token"], "there are {:?}", entries(&now));
+        ensure!(now["data"]["previous"] == before["data"]["current"], "the old one opens");
+        ensure!(now["data"]["status-token"] == before["data"]["status-token"], "the token stays");
+        Ok(())
+    })
+    .await?;
+    world.settled(&["weather"]).await?;
+    let once = secret().await?;
+    ask("2").await?;
+    world.condition("weather", "Accepted", "True", "SessionKeysWaiting", "were rotated not long ago").await?;
+    world.settled(&["weather"]).await?;
+    ensure!(secret().await? == once, "sessions of before live on");
+    assert_eq!(world.forbidden()?, Vec::<String>::new());
     Ok(())
 }
 

@@ -157,7 +157,8 @@ fn limits(server: &McpServer) -> config::Limits {
     }
 }
 
-pub(super) fn sessions(server: &McpServer) -> config::Sessions {
+/// What holds for sessions, with its defaults.
+pub(crate) fn sessions(server: &McpServer) -> config::Sessions {
     let sessions = server.spec.sessions.clone().unwrap_or_default();
     let default = config::Sessions::default();
     let time = |value: Option<kube::core::Duration>, default| value.map_or(default, milliseconds);

@@ -75,19 +75,6 @@ fn what_is_missing_is_minted_and_what_is_left_over_goes() {
     assert_eq!(plan.revisions.keys, None);
 }
 
-/// What an operator that knew no sessions made has a token alone.
-#[test]
-fn a_session_secret_without_a_key_gets_one() {
-    use mooring_plan::outcome::Mint;
-
-    let server = crate::world::fixture("http-minimal");
-    let mut observed = world(&server);
-    observed.session.as_mut().unwrap().keys.clear();
-    let plan = plan(&server, &observed, &settings(""), now()).unwrap();
-    let add = Mint::SessionKey { uid: "uid-of-session".to_owned(), resource_version: "7".to_owned() };
-    assert_eq!(plan.mint, [add]);
-}
-
 /// An upgrade of the operator moves no pod by itself.
 #[test]
 fn a_deployment_keeps_its_front_door_image_until_the_spec_changes_or_it_is_its_turn() {

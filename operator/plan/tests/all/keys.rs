@@ -64,7 +64,7 @@ impl Cluster {
                 let secret = mint::session_secret(&self.server, "token", &session_key(1)).unwrap();
                 self.observed.session = Some(SessionSecret::from_secret(&secret));
             }
-            Mint::SessionKey { .. } => panic!("a Secret that was just made has its key"),
+            Mint::SessionKeys { .. } => panic!("a Secret that was just made has its key"),
             Mint::DeclaredKey { key: name, subject } => {
                 let key = Key::from_entropy(&[self.minted; ENTROPY]);
                 let subject = subject.unwrap_or_else(|| format!("random-{}", self.minted));

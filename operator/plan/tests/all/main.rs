@@ -15,6 +15,8 @@ mod refresh;
 #[cfg(test)]
 mod rejected;
 #[cfg(test)]
+mod rotation;
+#[cfg(test)]
 mod statuses;
 #[cfg(test)]
 mod world;

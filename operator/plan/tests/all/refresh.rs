@@ -14,6 +14,7 @@ fn revisions() -> Revisions {
         config: "c1".to_owned(),
         keys: Some("k1".to_owned()),
         key_secrets: BTreeMap::from([("vault".to_owned(), "v1".to_owned())]),
+        ..Revisions::default()
     }
 }
 

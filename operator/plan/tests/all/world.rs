@@ -60,7 +60,7 @@ pub fn key(name: &str) -> Key {
 
 /// A session key, always the same for the same number.
 pub fn session_key(number: u8) -> SessionKey {
-    SessionKey::from_entropy(&[number; session_key::ENTROPY], "2026-01-01T00:00:00Z".parse().unwrap())
+    SessionKey::from_entropy(&[number; session_key::ENTROPY], "2026-05-20T00:00:00Z".parse().unwrap())
 }
 
 pub fn declared_key(name: &str) -> DeclaredKeySecret {
@@ -88,6 +88,8 @@ pub fn world(server: &McpServer) -> Observed {
             resource_version: "7".to_owned(),
             status_token: STATUS_TOKEN.to_owned(),
             keys: BTreeMap::from([(Slot::Current, session_key(1))]),
+            rotated: None,
+            advanced: None,
         }),
         declared_keys: server
             .spec
