@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};
@@ -25,6 +26,8 @@ use crate::observe::pods;
 use crate::watch::Waker;
 use crate::world::{Cause, World};
 
+/// How often the front doors of a server of several pods are asked whether they reach each other.
+const PEERS_AGAIN: Duration = Duration::from_mins(1);
 /// Front doors that are asked at a time, of all servers together.
 const ASKED_AT_A_TIME: usize = 64;
 
@@ -127,7 +130,7 @@ impl Refresher {
         }
     }
 
-    /// Asks and touches until every front door agrees.
+    /// Asks and touches until every front door agrees; where there are several, they are asked on for as long as that is so.
     async fn run(&self, key: &ServerKey, task: &Task) {
         let mut looks = 0;
         loop {
@@ -137,7 +140,7 @@ impl Refresher {
                 // Whoever wants something new meanwhile finds either this task or none.
                 let mut running = lock(&self.running);
                 let now = lock(&task.wanted).clone();
-                if now.pods.is_empty() || (agreed && now == wanted) {
+                if now.pods.is_empty() || (agreed && now == wanted && now.pods.len() == 1) {
                     if !now.pods.is_empty() {
                         lock(&self.settled).insert(key.clone(), now);
                     }
@@ -145,9 +148,10 @@ impl Refresher {
                     return;
                 }
             }
-            match tokio::time::timeout(refresh::pause(looks), task.changed.notified()).await {
-                Ok(()) => looks = 0,
-                Err(_) => looks += 1,
+            let pause = if agreed { PEERS_AGAIN } else { refresh::pause(looks) };
+            match tokio::time::timeout(pause, task.changed.notified()).await {
+                Err(_) if !agreed => looks += 1,
+                Ok(()) | Err(_) => looks = 0,
             }
         }
     }

@@ -85,6 +85,8 @@ reasons! {
     KeyRefused,
     /// A rotation of the keys that seal sessions waits, for pods or for sessions of before.
     SessionKeysWaiting,
+    /// Pods of the server do not reach each other, so sessions are lost to requests that come by another pod.
+    PeersUnreachable,
     /// The spec says something that cannot be served.
     InvalidSpec,
     /// A front door does not understand its newest config, and keeps the last good one.

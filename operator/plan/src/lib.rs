@@ -9,6 +9,7 @@ pub mod mint;
 pub mod names;
 pub mod observed;
 pub mod outcome;
+mod peers;
 pub mod plan;
 pub mod references;
 pub mod refresh;

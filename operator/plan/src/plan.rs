@@ -8,14 +8,12 @@ use mooring_contract::KeyEntry;
 
 use crate::declared::declared;
 use crate::desired::{self, Exposure};
-use crate::names;
 use crate::observed::{ChildKind, Observed, Reference};
 use crate::outcome::{Desired, Finding, Mint, Plan, Rejection};
-use crate::references;
 use crate::revisions::revisions;
-use crate::rotation;
 use crate::settings::Settings;
 use crate::validate::{invalid, validate};
+use crate::{names, peers, references, rotation};
 
 /// What is to be done for one McpServer. The time decides about session keys alone: an expired API key stays in the
 /// Secret, and the front door refuses it.
@@ -31,6 +29,7 @@ pub fn plan(server: &McpServer, observed: &Observed, settings: &Settings, now: T
     findings.extend(missing_references(server, observed));
     findings.extend(refused_keys(server, observed));
     findings.extend(observed.session.iter().filter_map(|session| rotation::waiting(server, session, observed)));
+    findings.extend(peers::unreachable(server, observed));
 
     let desired = Desired {
         service_account: desired::service_account(server),

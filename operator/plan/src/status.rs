@@ -20,6 +20,7 @@ use mooring_api::{ConditionType, McpServer, McpServerStatus, Reason};
 use crate::observed::Observed;
 use crate::outcome::{Applied, Plan, Rejection};
 use crate::{names, rotation};
+pub(crate) use pods::is_ready;
 use verdict::{State, Verdict};
 
 /// What came of planning.

@@ -129,6 +129,31 @@ async fn a_pod_that_agrees_is_asked_and_not_touched() {
     assert_eq!(bench.fake.writes(), 0);
 }
 
+/// What they say of each other may change at any time.
+#[tokio::test]
+async fn several_pods_are_asked_on_for_as_long_as_there_are_several() {
+    let bench = bench("127.77.0.4");
+    let door = FrontDoor::open(&bench.fake, "127.77.0.4").await;
+    let mut second = pod("127.77.0.4");
+    second["metadata"]["name"] = json!("weather-2");
+    second["metadata"]["uid"] = json!("p2");
+    let put = |pod: &serde_json::Value| {
+        let mut view: PodView = serde_json::from_value(pod.clone()).unwrap();
+        bench.world.put_pod(view.take_meta(), view);
+    };
+    put(&second);
+    bench.refresher.want(&bench.key, &revisions("old"), "token");
+    until("both answer", || door.asked.load(Ordering::Relaxed) == 2).await;
+    until("both are known", || matches!(bench.world.doors.get("p2"), Door::Answered(_))).await;
+    assert!(lock(&bench.refresher.running).contains_key(&bench.key));
+    second["metadata"]["deletionTimestamp"] = json!("2026-06-01T12:00:00Z");
+    put(&second);
+    bench.refresher.want(&bench.key, &revisions("old"), "token");
+    until("settled", || lock(&bench.refresher.settled).contains_key(&bench.key)).await;
+    assert!(lock(&bench.refresher.running).is_empty());
+    assert_eq!(bench.fake.writes(), 0);
+}
+
 #[tokio::test]
 async fn a_pod_that_cannot_be_reached_is_not_touched_and_a_server_that_is_gone_is_forgotten() {
     let bench = bench("127.77.0.3");

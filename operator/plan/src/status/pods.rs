@@ -23,7 +23,7 @@ pub(super) struct Failure {
 }
 
 /// Whether a pod takes calls.
-pub(super) fn is_ready(pod: &ObservedPod) -> bool {
+pub(crate) fn is_ready(pod: &ObservedPod) -> bool {
     let conditions = pod.status.conditions.as_deref().unwrap_or_default();
     !pod.terminating && conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }

@@ -63,6 +63,10 @@ pub fn terminated(reason: &str, code: i32, message: &str) -> Value {
     json!({"terminated": {"reason": reason, "exitCode": code, "message": message}})
 }
 
+fn pod_of_nobody() -> ObservedPod {
+    pod(false, running(), json!({}))
+}
+
 /// A pod that no node takes.
 fn unschedulable(words: &str) -> ObservedPod {
     let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": format!("0/1 nodes are available: {words}")});
@@ -250,6 +254,22 @@ const SCENARIOS: &[Scenario] = &[
     }),
     ("keys", "keys-declared", |observed| {
         observed.declared_keys.remove("ci");
+    }),
+    ("pods that do not reach each other", "replicas-limits-resources", |observed| {
+        observed.deployment = Some(deployment(3, 3, 3));
+        let pod = |uid: &str, peers: Value| {
+            let mut status: DoorStatus =
+                serde_json::from_value(json!({"ready": true, "unreachablePeers": peers})).unwrap();
+            let Door::Answered(shaken) = handshaken() else { unreachable!() };
+            status.handshake = shaken.handshake;
+            ObservedPod { uid: uid.to_owned(), ..ready(Door::Answered(Box::new(status))) }
+        };
+        let peer = |uid: &str, reason: &str| json!({"podUid": uid, "address": "10.0.0.2", "reason": reason, "since": "2026-06-01T11:00:00Z"});
+        let first = pod("a", json!([peer("b", "timedOut"), peer("gone", "refused"), peer("starting", "refused")]));
+        let second = pod("b", json!([peer("a", "timedOut"), peer("c", "unproved")]));
+        let third = pod("c", json!([peer("a", "unheard")]));
+        let starting = ObservedPod { uid: "starting".to_owned(), ..pod_of_nobody() };
+        observed.pods = pods([first, second, third, starting]);
     }),
     ("config refused", "http-minimal", |observed| {
         observed.deployment = Some(deployment(1, 1, 1));
