@@ -159,7 +159,7 @@ pub async fn connection<S, H, F>(
             let Rim { listener, metrics, .. } = end.rim.clone();
             let streams =
                 Streams { limits: Arc::clone(&end.limits), cut: move || metrics.cut(listener, "slow_reader") };
-            Box::pin(end.drive(http_2(streams, &in_force).serve_connection(socket, service))).await;
+            Box::pin(end.drive(http_2(streams, listener, &in_force).serve_connection(socket, service))).await;
         }
     }
 }
@@ -174,13 +174,17 @@ fn http_1(limits: &WireLimits) -> http1::Builder {
     builder
 }
 
-fn http_2<S: Clone>(streams: S, limits: &WireLimits) -> http2::Builder<S> {
+fn http_2<S: Clone>(streams: S, listener: Listener, limits: &WireLimits) -> http2::Builder<S> {
     let mut builder = http2::Builder::new(streams);
     builder
         .timer(TokioTimer::new())
         .keep_alive_interval(PING)
         .max_concurrent_streams(STREAMS)
         .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX));
+    if listener == Listener::PEER {
+        // One connection carries many clients, who may all leave in one moment: that is no attack.
+        builder.max_pending_accept_reset_streams(STREAMS as usize);
+    }
     builder
 }
 

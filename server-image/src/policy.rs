@@ -39,6 +39,7 @@ pub fn print(rules: &Rules, keys: &KeySet, transport: ServedOver) {
         connections = rules.wire.connections,
         requests = rules.requests,
         streams_per_principal = rules.streams,
+        sessions = ?rules.sessions.mode,
         revision = rules.revision,
         "enforcing"
     );

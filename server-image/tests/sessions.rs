@@ -86,12 +86,16 @@ mod tests {
             Self { mounts, port }
         }
 
+        /// A pod of which nobody reads the log behind the lines that are waited for, so that it has none for each request.
         fn pod(&self, number: u8) -> Pod {
+            self.logging(number, "info,mooring_server::log=error")
+        }
+
+        fn logging(&self, number: u8, level: &str) -> Pod {
             let mut command = program();
             let address = format!("127.1.0.{number}");
             command.args(["serve", "--log-format", "json", "--linger-seconds", "0.2", "--shutdown-timeout", "5"]);
-            // Nobody reads on behind the lines that are waited for, so there must not be one for each request.
-            command.args(["--log-level", "info,mooring_server::log=error"]);
+            command.args(["--log-level", level]);
             command.args(["--listen", "127.0.0.1:0", "--management-listen", "127.0.0.1:0", "--pod-ip", &address]);
             command.arg("--pod-uid").arg(format!("00000000-0000-0000-0000-00000000000{number}"));
             command.arg("--peer-listen").arg(format!("{address}:{}", self.port));
@@ -109,24 +113,32 @@ mod tests {
         }
     }
 
+    fn post(public: &str, method: &str, token: &str) -> String {
+        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}"}}"#);
+        let session = if token.is_empty() { String::new() } else { format!("Mcp-Session-Id: {token}\r\n") };
+        let request = format!(
+            "POST /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n{session}\
+             Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        send(public, &request)
+    }
+
+    /// The token in an answer to `initialize`.
+    fn token(answer: &str) -> String {
+        let token = answer.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
+        let token = token.unwrap_or_else(|| panic!("{answer}"));
+        assert_eq!(token.len(), 115);
+        token.to_owned()
+    }
+
     impl Pod {
         fn post(&self, method: &str, token: &str) -> String {
-            let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}"}}"#);
-            let session = if token.is_empty() { String::new() } else { format!("Mcp-Session-Id: {token}\r\n") };
-            let request = format!(
-                "POST /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n{session}\
-                 Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n{body}",
-                body.len()
-            );
-            send(&self.public, &request)
+            post(&self.public, method, token)
         }
 
         fn initialize(&self) -> String {
-            let answer = self.post("initialize", "");
-            let token = answer.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
-            let token = token.unwrap_or_else(|| panic!("{answer}"));
-            assert_eq!(token.len(), 115);
-            token.to_owned()
+            token(&self.post("initialize", ""))
         }
 
         fn call(&self, token: &str) -> u16 {
@@ -179,6 +191,43 @@ mod tests {
         owner.running.line("stopped");
         assert!(owner.running.child.wait().unwrap().success());
         assert_eq!(other.call(&token), 404);
+    }
+
+    #[test]
+    fn no_token_and_no_id_is_logged() {
+        let server = Server::new(1);
+        let pods =
+            [server.logging(1, "trace"), server.logging(2, "trace")].map(|Pod { mut running, public, .. }| {
+                let pid = running.child.id().to_string();
+                let log = std::thread::spawn(move || {
+                    let mut log = String::new();
+                    running.log.read_to_string(&mut log).unwrap();
+                    log
+                });
+                (public, pid, log)
+            });
+        let [owner, other] = pods.each_ref().map(|(public, ..)| public.as_str());
+        let token = token(&post(owner, "initialize", ""));
+        let altered = format!("{}0", &token[1..]);
+        for (session, expected) in [(token.as_str(), "200"), (altered.as_str(), "404"), (X, "404")] {
+            for pod in [owner, other] {
+                let answer = post(pod, "tools/list", session);
+                assert!(answer[9..].starts_with(expected), "{answer}");
+                send(
+                    pod,
+                    &format!("POST /messages?s={session} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
+                );
+            }
+        }
+        for (_, pid, log) in pods {
+            assert!(std::process::Command::new("kill").arg(pid).status().unwrap().success());
+            let log = log.join().unwrap();
+            assert!(log.contains("\"refusal\":\"session\""), "{log}");
+            for secret in [&token, &altered, X] {
+                let line = log.lines().find(|line| line.contains(secret));
+                assert!(line.is_none(), "{line:?}");
+            }
+        }
     }
 
     #[test]

@@ -297,6 +297,13 @@ async fn one_slow_reader_holds_up_no_other_and_many_streams_have_room() {
         assert_eq!(next(&mut stream).await.unwrap(), "data: 1\n\n");
         unread.push(stream);
     }
+    // Many clients who leave as soon as they have asked take nobody with them.
+    let hasty = (0..150).map(|_| {
+        let mut slow = request(front, "POST", Some(&token));
+        *slow.body_mut() = crate::body::full(CALL.replace("tools/call", "slow"));
+        tokio::time::timeout(std::time::Duration::from_millis(1), front.ask(slow))
+    });
+    assert!(futures::future::join_all(hasty).await.iter().all(Result::is_err));
     assert_eq!(fleet.call(1, &token).await.0, 200);
     let large = unread.swap_remove(0).into_body().collect().await.unwrap().to_bytes();
     assert_eq!(large.len(), 1024 * 1024);
