@@ -53,7 +53,7 @@ pub enum Refusal {
     #[error("Service unavailable: this replica answers as many requests as it may; try again")]
     Busy,
     /// `limits.streamsPerPrincipal` are open.
-    #[error("Too many requests: this key has {limit} event streams open, which is as many as it may have")]
+    #[error("Too many requests: this key has as many event streams open as it may have, {limit}")]
     TooManyStreams {
         /// The limit.
         limit: usize,

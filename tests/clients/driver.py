@@ -1,7 +1,9 @@
 """What both Python drivers share: the request from the command line, names that resolve to one address, and the report.
 
 The argument is a JSON object: url, address (where every name leads), headers, mode ("legacy", "auto" or "modern"),
-transport ("streamableHttp" or "sse"), and optionally call: {name, arguments}. The report is one JSON object on standard output.
+transport ("streamableHttp" or "sse"), and optionally command (a program that serves its standard streams, in place of the url),
+listen (open a stream of changes first), cancel: {call, after} (begin a call, and cancel it as soon as another beside it is
+answered), and call, where a call is {name, arguments}. The report is one JSON object on standard output.
 """
 
 import asyncio
@@ -25,6 +27,18 @@ def resolve_to(address):
 def text_of(result):
     """The text parts of a tool's result."""
     return [part.text for part in result.content if getattr(part, "text", None) is not None]
+
+
+async def cancelled(begin, cancel):
+    """Begin a call, cancel it as soon as another beside it is answered, and tell whether it ended so."""
+    begun = asyncio.create_task(begin(cancel["call"]))
+    await begin(cancel["after"])
+    begun.cancel()
+    try:
+        await begun
+    except asyncio.CancelledError:
+        return True
+    return False
 
 
 def cause(error):

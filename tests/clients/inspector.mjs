@@ -1,9 +1,11 @@
-// Drives the command line of the inspector: one run for the list, one for the call. The request and the report are those of driver.py.
+// Drives the command line of the inspector: one run for the list, one for the call. The request and the report are those of driver.py;
+// a program in place of the url takes no arguments of its own.
 import { execFile } from "node:child_process";
 
 const request = JSON.parse(process.argv[2]);
 const launcher = process.env.MOORING_NODE_MODULES + "/@modelcontextprotocol/inspector/clients/launcher/build/index.js";
-const common = ["--cli", request.url, "--transport", "http", "--protocol-era", request.mode, "--format", "json", "--quiet"];
+const target = request.command ? [...request.command, "--transport", "stdio"] : [request.url, "--transport", "http"];
+const common = ["--cli", ...target, "--protocol-era", request.mode, "--format", "json", "--quiet"];
 for (const [name, value] of Object.entries(request.headers ?? {})) common.push("--header", `${name}: ${value}`);
 
 function run(...rest) {

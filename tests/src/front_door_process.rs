@@ -118,6 +118,18 @@ impl FrontDoorProcess {
         Usage::of(self.process.pid())
     }
 
+    /// Waits until it answers no request and holds no event stream.
+    pub async fn idle(&self) -> Result<()> {
+        wait::until("the front door to be idle", PATIENCE, || async {
+            for name in ["mooring_server_in_flight", "mooring_server_event_streams"] {
+                let value = self.metric(name, "").await?;
+                ensure!(value < 0.5, "{name} is {value}");
+            }
+            Ok(())
+        })
+        .await
+    }
+
     /// Everything that it said so far.
     pub fn log_text(&self) -> String {
         self.process.log_text()

@@ -24,6 +24,7 @@ pub mod product;
 pub mod progress;
 pub mod server_process;
 pub mod soak;
+pub mod stdio_tap;
 pub mod tap;
 pub mod wait;
 

@@ -7,16 +7,19 @@ use std::io::Write as _;
 
 use rmcp::model::{CallToolRequestParams, JsonObject, ProtocolVersion};
 use rmcp::service::{ClientLifecycleMode, ClientServiceExt as _};
-use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::process::Command;
 
 #[derive(Deserialize)]
 struct Request {
     url: String,
     headers: BTreeMap<String, String>,
     mode: Mode,
+    command: Option<Vec<String>>,
+    cancel: Option<Cancel>,
     call: Option<Call>,
 }
 
@@ -26,6 +29,12 @@ enum Mode {
     Legacy,
     Auto,
     Modern,
+}
+
+#[derive(Deserialize)]
+struct Cancel {
+    call: Call,
+    after: Call,
 }
 
 #[derive(Deserialize)]
@@ -42,28 +51,42 @@ async fn main() -> std::io::Result<()> {
 
 async fn session() -> Result<Value, Box<dyn Error>> {
     let request: Request = serde_json::from_str(&std::env::args().nth(1).unwrap_or_default())?;
-    let mut headers = HashMap::<http::HeaderName, http::HeaderValue>::new();
-    for (name, value) in request.headers {
-        headers.insert(name.parse()?, value.parse()?);
-    }
-    let config = StreamableHttpClientTransportConfig::with_uri(request.url).custom_headers(headers);
     let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
     let lifecycle = match request.mode {
         Mode::Legacy => ClientLifecycleMode::Initialize,
         Mode::Auto => ClientLifecycleMode::Auto { preferred_versions, legacy_version: None },
         Mode::Modern => ClientLifecycleMode::Discover { preferred_versions },
     };
-    let client = ().serve_with_lifecycle(StreamableHttpClientTransport::from_config(config), lifecycle).await?;
-    let tools = client.list_all_tools().await?;
-    let tools: Vec<&str> = tools.iter().map(|tool| tool.name.as_ref()).collect();
-    let report = match request.call {
-        None => json!({"tools": tools}),
-        Some(Call { name, arguments }) => {
-            let result = client.call_tool(CallToolRequestParams::new(name).with_arguments(arguments)).await?;
-            let texts = result.content.iter().filter_map(|part| part.as_text().map(|text| text.text.as_str()));
-            json!({"tools": tools, "text": texts.collect::<Vec<_>>(), "isError": result.is_error == Some(true)})
+    let client = if let Some(command) = request.command {
+        let (program, arguments) = command.split_first().ok_or("an empty command")?;
+        let mut command = Command::new(program);
+        command.args(arguments);
+        ().serve_with_lifecycle(TokioChildProcess::new(command)?, lifecycle).await?
+    } else {
+        let mut headers = HashMap::<http::HeaderName, http::HeaderValue>::new();
+        for (name, value) in request.headers {
+            headers.insert(name.parse()?, value.parse()?);
         }
+        let config = StreamableHttpClientTransportConfig::with_uri(request.url).custom_headers(headers);
+        ().serve_with_lifecycle(StreamableHttpClientTransport::from_config(config), lifecycle).await?
     };
+    let begin = |Call { name, arguments }| client.call_tool(CallToolRequestParams::new(name).with_arguments(arguments));
+    let tools = client.list_all_tools().await?;
+    let mut report = json!({"tools": tools.iter().map(|tool| tool.name.as_ref()).collect::<Vec<_>>()});
+    if let Some(Cancel { call, after }) = request.cancel {
+        // A call that is dropped is cancelled.
+        let cancelled = tokio::select! {
+            _ = begin(call) => false,
+            answer = begin(after) => answer.is_ok(),
+        };
+        report["cancelled"] = cancelled.into();
+    }
+    if let Some(call) = request.call {
+        let result = begin(call).await?;
+        let texts = result.content.iter().filter_map(|part| part.as_text().map(|text| text.text.as_str()));
+        report["text"] = texts.collect();
+        report["isError"] = (result.is_error == Some(true)).into();
+    }
     client.cancel().await?;
     Ok(report)
 }

@@ -5,7 +5,7 @@
 
 mod session;
 
-pub use session::{Call, Mode, Session, Transport};
+pub use session::{Call, Cancel, Mode, Session, Transport};
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -68,6 +68,9 @@ pub struct Report {
     /// Whether the tool said that it failed.
     #[serde(default)]
     pub is_error: bool,
+    /// Whether the call that was to be cancelled ended so.
+    #[serde(default)]
+    pub cancelled: bool,
 }
 
 impl Client {
@@ -156,12 +159,15 @@ impl Client {
             Self::Inspector => nodes(&installed, "inspector.mjs", &request),
             Self::McpRemote | Self::Supergateway => {
                 let mut program: Vec<String> = vec![node::node()?.display().to_string()];
+                let older = session.transport() == Transport::Sse;
                 if self == Self::McpRemote {
                     program.push(installed.join("node_modules/mcp-remote/dist/proxy.js").display().to_string());
-                    program.extend([session.url(), "--allow-http"].map(str::to_owned));
+                    let strategy = if older { "sse-only" } else { "http-first" };
+                    program.extend([session.url(), "--allow-http", "--transport", strategy].map(str::to_owned));
                 } else {
                     program.push(installed.join("node_modules/supergateway/dist/index.js").display().to_string());
-                    program.extend(["--streamableHttp", session.url()].map(str::to_owned));
+                    let flag = if older { "--sse" } else { "--streamableHttp" };
+                    program.extend([flag, session.url()].map(str::to_owned));
                 }
                 for (name, value) in session.headers() {
                     program.extend(["--header".into(), format!("{name}: {value}")]);

@@ -39,6 +39,11 @@ pub struct Session {
     mode: Mode,
     transport: Transport,
     #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<Vec<String>>,
+    listen: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cancel: Option<Cancel>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     call: Option<Call>,
     /// The certificate of an authority, PEM.
     #[serde(skip)]
@@ -54,6 +59,21 @@ pub struct Call {
     pub arguments: Value,
 }
 
+/// A call that is begun and cancelled.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cancel {
+    /// The call.
+    pub call: Call,
+    /// Another beside it, whose answer says that it is time.
+    pub after: Call,
+}
+
+impl Call {
+    fn new(tool: &str, arguments: Value) -> Self {
+        Self { name: tool.to_owned(), arguments }
+    }
+}
+
 impl Session {
     /// A session with the server at this URL.
     pub fn new(url: impl Into<String>) -> Self {
@@ -63,9 +83,17 @@ impl Session {
             headers: BTreeMap::new(),
             mode: Mode::Auto,
             transport: Transport::StreamableHttp,
+            command: None,
+            listen: false,
+            cancel: None,
             call: None,
             trusted: None,
         }
+    }
+
+    /// A session with a program that the client starts and that serves its standard streams.
+    pub fn program(program: &Path) -> Self {
+        Self { command: Some(vec![program.display().to_string()]), ..Self::new("") }
     }
 
     /// Leads every host name to this address; the port stays that of the URL.
@@ -108,17 +136,32 @@ impl Session {
         self
     }
 
-    /// Speaks this transport; the URL is that of its endpoint. For the SDKs' clients of the first generation.
+    /// Speaks this transport; the URL is that of its endpoint. Not every client knows the older one.
     #[must_use]
     pub fn over(mut self, transport: Transport) -> Self {
         self.transport = transport;
         self
     }
 
+    /// Opens a stream of changes before the list: `subscriptions/listen` of 2026-07-28. For the official SDKs' clients of both eras.
+    #[must_use]
+    pub fn listen(mut self) -> Self {
+        self.listen = true;
+        self
+    }
+
+    /// Begins a call of the first tool, without arguments, and cancels it as soon as the second is answered.
+    #[must_use]
+    pub fn cancel(mut self, tool: &str, after: &str) -> Self {
+        let call = |tool| Call::new(tool, Value::Object(serde_json::Map::new()));
+        self.cancel = Some(Cancel { call: call(tool), after: call(after) });
+        self
+    }
+
     /// Calls a tool after the list.
     #[must_use]
     pub fn call(mut self, tool: &str, arguments: Value) -> Self {
-        self.call = Some(Call { name: tool.to_owned(), arguments });
+        self.call = Some(Call::new(tool, arguments));
         self
     }
 
@@ -135,6 +178,11 @@ impl Session {
     /// The headers of each request.
     pub fn headers(&self) -> &BTreeMap<String, String> {
         &self.headers
+    }
+
+    /// The transport.
+    pub fn transport(&self) -> Transport {
+        self.transport
     }
 
     /// The versions that it speaks.

@@ -4,8 +4,8 @@ use std::process::Command;
 
 use anyhow::Result;
 use mooring_tests::built;
-use mooring_tests::clients::Session;
-use mooring_tests::front_door_process::{FrontDoorProcess, config, http};
+use mooring_tests::clients::{Session, Transport};
+use mooring_tests::front_door_process::{FrontDoorProcess, config, http, http_sse};
 use mooring_tests::process::{Process, free_port};
 use mooring_tests::server_process::{Server, ServerProcess};
 use serde_json::{Value, json};
@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 pub(crate) struct Backend {
     /// Package and version, or what else it is.
     pub(crate) name: &'static str,
+    /// What it speaks to the front door.
+    pub(crate) transport: Transport,
     /// Whether it speaks 2026-07-28. All speak 2025-11-25.
     pub(crate) modern: bool,
     pub(crate) tool: Tool,
@@ -41,27 +43,41 @@ impl Tool {
     }
 }
 
-/// A server, whether it is modern, and its tool. A new server is one line.
-fn servers() -> Vec<(Server, bool, Tool)> {
+/// A server, what it speaks, whether it is modern, and its tool. A new server is one line.
+fn servers() -> Vec<(Server, Transport, bool, Tool)> {
+    use Transport::{Sse, StreamableHttp};
     let add = || Tool { name: "add", arguments: json!({"a": 2, "b": 3}), text: "5" };
-    let echo = Tool { name: "echo", arguments: json!({"message": "ahoy"}), text: "Echo: ahoy" };
+    let echo = || Tool { name: "echo", arguments: json!({"message": "ahoy"}), text: "Echo: ahoy" };
     let simple =
         Tool { name: "test_simple_text", arguments: json!({}), text: "This is a simple text response for testing." };
     vec![
-        (Server::Everything, false, echo),
-        (Server::FastMcp, true, add()),
-        (Server::Promptise, true, add()),
-        (Server::Rmcp, true, simple),
+        (Server::Everything, StreamableHttp, false, echo()),
+        (Server::Everything, Sse, false, echo()),
+        (Server::FastMcp, StreamableHttp, true, add()),
+        (Server::FastMcp, Sse, true, add()),
+        (Server::Promptise, StreamableHttp, true, add()),
+        (Server::Rmcp, StreamableHttp, true, simple),
     ]
 }
 
 /// Starts every column, ready for clients.
 pub(crate) async fn start() -> Result<Vec<Backend>> {
     let mut columns = vec![declared_tools().await?];
-    for (server, modern, tool) in servers() {
-        let behind = server.start().await?;
-        let door = FrontDoorProcess::start(&config(&http(behind.port()))).await?;
-        columns.push(Backend { name: server.package(), modern, tool, door, _behind: Behind::Server(behind) });
+    for (server, transport, modern, tool) in servers() {
+        let behind = server.start_over(transport).await?;
+        let source = match transport {
+            Transport::StreamableHttp => http(behind.port()),
+            Transport::Sse => http_sse(behind.port()),
+        };
+        let door = FrontDoorProcess::start(&config(&source)).await?;
+        columns.push(Backend {
+            name: server.package(),
+            transport,
+            modern,
+            tool,
+            door,
+            _behind: Behind::Server(behind),
+        });
     }
     for column in &columns {
         column.door.ready().await?;
@@ -82,5 +98,12 @@ async fn declared_tools() -> Result<Backend> {
     let forecast = json!({"name": "forecast", "inputSchema": schema, "http": request});
     let door = FrontDoorProcess::start(&config(&json!({"tools": [forecast]}))).await?;
     let tool = Tool { name: "forecast", arguments: json!({"city": "Oslo"}), text: "\"city\":\"Oslo\"" };
-    Ok(Backend { name: "declared tools", modern: true, tool, door, _behind: Behind::Api(api) })
+    Ok(Backend {
+        name: "declared tools",
+        transport: Transport::StreamableHttp,
+        modern: true,
+        tool,
+        door,
+        _behind: Behind::Api(api),
+    })
 }

@@ -1,14 +1,17 @@
-//! The rows of the matrix: each client in each of its modes, with a key in one of the two headers.
+//! The rows of the matrix: each client in each of its modes and over each of its transports, with a key in one of the two headers.
 
-use mooring_tests::clients::{Client, Mode, Session};
+use std::net::SocketAddr;
+
+use mooring_tests::clients::{Client, Mode, Session, Transport};
 use mooring_tests::front_door_process::KEY;
 
 /// One row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     pub(crate) client: Client,
-    /// Absent where the client knows legacy versions only.
+    /// Absent where the client knows legacy versions only, be it on this transport.
     pub(crate) mode: Option<Mode>,
+    pub(crate) transport: Transport,
     pub(crate) credential: Credential,
 }
 
@@ -20,7 +23,12 @@ pub(crate) enum Credential {
 }
 
 const fn row(client: Client, mode: Option<Mode>) -> Row {
-    Row { client, mode, credential: Credential::Bearer }
+    Row { client, mode, transport: Transport::StreamableHttp, credential: Credential::Bearer }
+}
+
+/// Over HTTP+SSE.
+const fn older(client: Client, mode: Option<Mode>) -> Row {
+    Row { transport: Transport::Sse, ..row(client, mode) }
 }
 
 /// Every row. A new client is one line.
@@ -45,12 +53,19 @@ pub(crate) const ROWS: &[Row] = &[
     row(Client::Rmcp, Some(Mode::Legacy)),
     row(Client::Rmcp, Some(Mode::Auto)),
     row(Client::Rmcp, Some(Mode::Modern)),
+    older(Client::Python, Some(Mode::Auto)),
+    older(Client::FastMcp, None),
+    older(Client::TypeScript, None),
+    older(Client::McpRemote, None),
+    older(Client::Supergateway, None),
 ];
 
 impl Row {
-    /// A session of this client with its key.
-    pub(crate) fn session(self, url: String) -> Session {
-        let session = Session::new(url).mode(self.mode.unwrap_or(Mode::Legacy));
+    /// A session of this client with its key, through the front door at this address.
+    pub(crate) fn session(self, door: SocketAddr) -> Session {
+        let path = if self.transport == Transport::Sse { "sse" } else { "mcp" };
+        let session = Session::new(format!("http://{door}/{path}")).over(self.transport);
+        let session = session.mode(self.mode.unwrap_or(Mode::Legacy));
         match self.credential {
             Credential::Bearer => session.key(KEY),
             Credential::ApiKey => session.header("x-api-key", KEY),

@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 
 use anyhow::{Context, Result, bail};
-use mooring_tests::clients::Mode;
+use mooring_tests::clients::{Mode, Transport};
 use mooring_tests::product::workspace;
 
 use crate::clients::{Credential, ROWS, Row};
 use crate::matrix::{Cell, Matrix};
 use crate::refusals::{CLIENTS, Refused};
+use crate::stdio;
 
 const FILE: &str = "docs/compatibility.md";
 
@@ -19,12 +20,22 @@ const HEAD: &str = "\
      `INSTA_UPDATE=always cargo test -p mooring-tests --test compatibility` rewrites it. -->
 
 Real clients in front of real servers, with the front door between them. Every client lists the tools and calls one. A cell has the revision of
-the protocol in which the call came. Each server keeps the checks of `Host` and `Origin` that it has by itself.
+the protocol in which the call came. Each server keeps the checks of `Host` and `Origin` that it has by itself. A row with HTTP+SSE is a client
+that speaks this older transport, at `/sse`; a column with HTTP+SSE is a server that speaks nothing else. On one side alone it has the revisions
+up to 2025-11-25; on both, the messages pass as they are.
 ";
 
 const MODES: &str = "
 *legacy* speaks the revisions up to 2025-11-25, which begin with `initialize`; *modern* speaks 2026-07-28 alone; *auto* asks for the newer and
 falls back. A client without a mode has no choice: it is legacy.
+";
+
+const STDIO: &str = "
+## Standard streams
+
+The clients start `mooring-server serve --stdio` with a file of declared tools, list the tools, call one, and cancel another. Each request but the
+cancelled one is answered, and nothing else is on standard output; the cancelled call ends at the API, too; after the end of input the program
+leaves with 0.
 ";
 
 const REFUSED: &str = "
@@ -38,37 +49,40 @@ const REFUSALS: &str = "
 ## A refusal stays a refusal
 
 A client in *auto* takes most errors for the sign of an older server and tries `initialize`. It meets the same refusal there, reports it and
-stops; nothing reaches the server. What the clients say:
+stops; what is refused does not reach the server. Where the server is well, the same client's next session, in which nothing is wrong, works. What
+the clients say:
 ";
 
 /// The whole text.
-pub(crate) fn text(matrix: &Matrix, refused: &[Refused]) -> String {
-    let servers = matrix.servers.iter().map(|server| plain(server));
-    let mut rows = vec![["client", "mode", "key in"].map(str::to_owned).into_iter().chain(servers).collect()];
+pub(crate) fn text(matrix: &Matrix, spoken: &[&str], refused: &[Refused]) -> String {
+    let servers: Vec<String> = matrix.servers.iter().map(|server| column(*server)).collect();
+    let mut rows = vec![words(&["client", "mode", "over", "key in"]).into_iter().chain(servers.clone()).collect()];
     for (row, cells) in ROWS.iter().zip(&matrix.cells) {
         rows.push(described(*row).into_iter().chain(cells.iter().map(brief)).collect());
     }
-    let mut words: Vec<Vec<String>> = vec![["client", "server", "says"].map(str::to_owned).to_vec()];
+    let mut streams = vec![words(&["client", "mode", "revision", "a call is cancelled"])];
+    for (stdio::Row { client, mode, cancels }, spoken) in stdio::ROWS.iter().zip(spoken) {
+        let cancels = if *cancels { "yes" } else { "has no way to" };
+        streams.push(words(&[&plain(client.package()), named(*mode), spoken, cancels]));
+    }
+    let mut apart = vec![words(&["client", "server", "says"])];
     for (row, cells) in ROWS.iter().zip(&matrix.cells) {
-        for (server, cell) in matrix.servers.iter().zip(cells) {
+        for (server, cell) in servers.iter().zip(cells) {
             if let Cell::Refused(says) = cell {
-                words.push(vec![plain(row.client.package()), plain(server), quoted(says)]);
+                apart.push(vec![plain(row.client.package()), server.clone(), quoted(says)]);
             }
         }
     }
-    let mut refusals = vec![
-        ["met with", "status"]
-            .map(str::to_owned)
-            .into_iter()
-            .chain(CLIENTS.map(|client| plain(client.package())))
-            .collect(),
-    ];
+    let clients = CLIENTS.map(|client| plain(client.package()));
+    let mut refusals = vec![words(&["met with", "status"]).into_iter().chain(clients).collect()];
     for Refused { what, status, says } in refused {
-        refusals.push(
-            [(*what).to_owned(), status.to_string()].into_iter().chain(says.iter().map(|says| quoted(says))).collect(),
-        );
+        let says = says.iter().map(|says| quoted(says));
+        refusals.push(words(&[what, &status.to_string()]).into_iter().chain(says).collect());
     }
-    [HEAD, "\n", &table(&rows), MODES, REFUSED, "\n", &table(&words), REFUSALS, "\n", &table(&refusals)].concat()
+    let parts = [(HEAD, rows), (STDIO, streams), (REFUSED, apart), (REFUSALS, refusals)];
+    let parts = parts.map(|(says, rows)| format!("{says}\n{}", table(&rows)));
+    let [matrix, rest @ ..] = &parts;
+    [matrix, MODES, &rest.concat()].concat()
 }
 
 /// Compares the file with the text, or rewrites it.
@@ -97,18 +111,36 @@ pub(crate) fn check(text: &str) -> Result<()> {
     )
 }
 
-fn described(row: Row) -> [String; 3] {
-    let mode = match row.mode {
-        None => "",
-        Some(Mode::Legacy) => "legacy",
-        Some(Mode::Auto) => "auto",
-        Some(Mode::Modern) => "modern",
-    };
+fn described(row: Row) -> [String; 4] {
     let header = match row.credential {
         Credential::Bearer => "`Authorization`",
         Credential::ApiKey => "`x-api-key`",
     };
-    [plain(row.client.package()), mode.to_owned(), header.to_owned()]
+    [&plain(row.client.package()), named(row.mode), over(row.transport), header].map(str::to_owned)
+}
+
+fn named(mode: Option<Mode>) -> &'static str {
+    match mode {
+        None => "",
+        Some(Mode::Legacy) => "legacy",
+        Some(Mode::Auto) => "auto",
+        Some(Mode::Modern) => "modern",
+    }
+}
+
+fn over(transport: Transport) -> &'static str {
+    match transport {
+        Transport::StreamableHttp => "Streamable HTTP",
+        Transport::Sse => "HTTP+SSE",
+    }
+}
+
+/// A server; what it speaks is said where it is the older transport.
+fn column((package, transport): (&str, Transport)) -> String {
+    match transport {
+        Transport::StreamableHttp => plain(package),
+        Transport::Sse => format!("{}, {}", plain(package), over(transport)),
+    }
 }
 
 fn brief(cell: &Cell) -> String {
@@ -130,6 +162,10 @@ fn plain(package: &str) -> String {
 fn quoted(error: &str) -> String {
     let says = error.split_once(": ").map_or(error, |(_, says)| says);
     says.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 fn table(rows: &[Vec<String>]) -> String {

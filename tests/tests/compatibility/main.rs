@@ -1,16 +1,18 @@
 //! Clients and servers that nobody here wrote, with the real front door between them, all as processes on loopback. What
 //! was seen is `docs/compatibility.md`.
 
+mod api;
 mod backends;
 mod clients;
 mod document;
 mod matrix;
 mod refusals;
 mod spaced;
+mod stdio;
 
 /// The document is one file, so one test makes it.
 #[tokio::test]
 async fn the_document_says_what_is_seen() -> anyhow::Result<()> {
-    let (cells, refused) = tokio::try_join!(matrix::run(), refusals::run())?;
-    document::check(&document::text(&cells, &refused))
+    let (cells, spoken, refused) = tokio::try_join!(matrix::run(), stdio::run(), refusals::run())?;
+    document::check(&document::text(&cells, &spoken, &refused))
 }
