@@ -10,7 +10,7 @@ use rmcp::service::{ClientLifecycleMode, ClientServiceExt as _};
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::process::Command;
 
 #[derive(Deserialize)]
@@ -72,21 +72,22 @@ async fn session() -> Result<Value, Box<dyn Error>> {
     };
     let begin = |Call { name, arguments }| client.call_tool(CallToolRequestParams::new(name).with_arguments(arguments));
     let tools = client.list_all_tools().await?;
-    let mut report = json!({"tools": tools.iter().map(|tool| tool.name.as_ref()).collect::<Vec<_>>()});
+    let mut report = Map::new();
+    report.insert("tools".into(), tools.iter().map(|tool| tool.name.as_ref()).collect());
     if let Some(Cancel { call, after }) = request.cancel {
         // A call that is dropped is cancelled.
         let cancelled = tokio::select! {
             _ = begin(call) => false,
             answer = begin(after) => answer.is_ok(),
         };
-        report["cancelled"] = cancelled.into();
+        report.insert("cancelled".into(), cancelled.into());
     }
     if let Some(call) = request.call {
         let result = begin(call).await?;
         let texts = result.content.iter().filter_map(|part| part.as_text().map(|text| text.text.as_str()));
-        report["text"] = texts.collect();
-        report["isError"] = (result.is_error == Some(true)).into();
+        report.insert("text".into(), texts.collect());
+        report.insert("isError".into(), (result.is_error == Some(true)).into());
     }
     client.cancel().await?;
-    Ok(report)
+    Ok(report.into())
 }
