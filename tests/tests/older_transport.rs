@@ -45,7 +45,7 @@ async fn a_call_streams_as_it_goes() -> Result<()> {
     let mut older = stream.open("GET", "").await?;
     let endpoint = older.text().await?.context("an event")?;
     let endpoint = endpoint.strip_prefix("/messages?s=").context("the address for messages")?.to_owned();
-    assert_eq!(endpoint.len(), 43);
+    assert_eq!(endpoint.len(), 36);
     let to = |token: &str| Target { path: format!("/messages?s={token}"), ..target.clone() };
     assert_eq!(to("wrong").send("POST", initialized.clone()).await?.status, 404);
     assert_eq!(to(&endpoint).send("POST", message(json!("i"), "initialize", client)).await?.status, 202);
