@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use mooring::rbac::rules;
@@ -64,6 +66,7 @@ async fn children(cluster: &Cluster, namespace: &str) -> Result<BTreeSet<&'stati
     }
     look!(Deployment "hello", Service "hello", NetworkPolicy "hello", ServiceAccount "hello", ConfigMap "hello.config");
     look!(Secret "hello.keys", Secret "hello.session", Secret "hello.key.first", Ingress "hello");
+    look!(HorizontalPodAutoscaler "hello", PodDisruptionBudget "hello");
     Ok(found)
 }
 
@@ -96,9 +99,13 @@ async fn exercise(cluster: &Cluster, namespace: &str, reads_classes: bool) -> Re
     let change = async |spec: serde_json::Value| {
         servers.patch("hello", &PatchParams::default(), &Patch::Merge(json!({"spec": spec}))).await
     };
-    change(json!({"ingress": {"className": "absent"}, "hosts": ["hello.example.com"]})).await?;
+    let more = json!({
+        "ingress": {"className": "absent"}, "hosts": ["hello.example.com"], "autoscaling": {"maxReplicas": 2},
+    });
+    change(more).await?;
     let mut expected = CHILDREN.to_vec();
-    expected.push("Ingress hello");
+    let optional = ["HorizontalPodAutoscaler hello", "Ingress hello", "PodDisruptionBudget hello"];
+    expected.extend(optional);
     wait_for_children(cluster, namespace, &expected).await?;
     let verdict = if reads_classes { "False IngressClassNotFound" } else { "True Exposed" };
     until(&format!("Exposed to be {verdict}"), PATIENCE, || async {
@@ -113,7 +120,7 @@ async fn exercise(cluster: &Cluster, namespace: &str, reads_classes: bool) -> Re
     .await?;
     // What is no longer wanted goes.
     let less = json!({
-        "ingress": null, "hosts": null, "networkPolicy": {"enabled": false},
+        "ingress": null, "hosts": null, "autoscaling": null, "networkPolicy": {"enabled": false},
         "pod": {
             "serviceAccountName": "default",
             "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "absent"}}],
@@ -121,8 +128,8 @@ async fn exercise(cluster: &Cluster, namespace: &str, reads_classes: bool) -> Re
         "auth": {"keys": [], "anonymous": true},
     });
     change(less).await?;
-    let gone = ["Ingress hello", "NetworkPolicy hello", "Secret hello.key.first", "ServiceAccount hello"];
-    expected.retain(|child| !gone.contains(child));
+    let gone = ["NetworkPolicy hello", "Secret hello.key.first", "ServiceAccount hello"];
+    expected.retain(|child| !gone.contains(child) && !optional.contains(child));
     wait_for_children(cluster, namespace, &expected).await?;
     until("a status", PATIENCE, || async {
         let server = servers.get("hello").await?;
@@ -206,8 +213,13 @@ async fn its_rights_in_the_cluster_are_enough() -> Result<()> {
             return Ok(());
         }
         assert_eq!(refused(cluster)?, BTreeSet::new());
-        assert_eq!(unused(cluster)?, UNUSED.into_iter().map(str::to_owned).collect());
-        Ok(())
+        // The Lease is renewed every few seconds.
+        until("every right to be used", PATIENCE, || async {
+            let unused = unused(cluster)?;
+            ensure!(unused == UNUSED.into_iter().map(str::to_owned).collect(), "unused are {unused:?}");
+            Ok(())
+        })
+        .await
     })
     .await
 }

@@ -143,14 +143,23 @@ fn server() -> impl Strategy<Value = McpServer> {
         maybe(vec![json!(0), json!(1), json!(3)]),
         maybe(vec![json!({}), json!({"bodyBytes": 4096, "callTimeout": "90s", "requests": 7})]),
         maybe(vec![json!({}), json!({"resources": {"limits": {}}})]),
+        maybe(vec![json!({}), json!({"maxSurge": 2}), json!({"strategy": "Recreate"})]),
+        maybe(vec![json!({}), json!({"drain": "0s", "maxPerPod": 1}), json!({"mode": "Stateless"})]),
+        maybe(vec![json!({"maxReplicas": 1}), json!({"minReplicas": 2, "maxReplicas": 3})]),
     );
     (names, source, pod_settings(), optional).prop_map(|(names, source, pod, optional)| {
         let (name, hosts, allowed_hosts, origins, path, cors) = names;
-        let (auth, ingress, network_policy, replicas, limits, front_door) = optional;
+        let (auth, ingress, network_policy, replicas, limits, front_door, rollout, sessions, autoscaling) = optional;
+        // Autoscaling takes the place of replicas, and wants every container's request of CPU.
+        let requests_cpu = |of: &Value| of.pointer("/resources/requests/cpu").is_some();
+        let has_requests = (source.0 == "tools" || requests_cpu(&source.1))
+            && front_door != Some(json!({"resources": {"limits": {}}}));
+        let autoscaling = autoscaling.filter(|_| replicas.is_none() && has_requests);
         let mut spec = json!({
             "hosts": hosts, "allowedHosts": allowed_hosts, "origins": origins, "path": path, "pod": pod, "cors": cors,
             "auth": auth, "ingress": ingress, "networkPolicy": network_policy, "replicas": replicas,
-            "limits": limits, "frontDoor": front_door, (source.0): source.1,
+            "limits": limits, "frontDoor": front_door, "rollout": rollout, "sessions": sessions,
+            "autoscaling": autoscaling, (source.0): source.1,
         });
         removed_nulls(&mut spec);
         let metadata = json!({"name": name, "namespace": "demo", "uid": "1", "generation": 3});
