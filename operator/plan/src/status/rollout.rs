@@ -30,10 +30,12 @@ pub(super) fn advice(server: &McpServer, deployment: &ObservedDeployment, failur
         Reason::Unschedulable if because("anti-affinity") => {
             "The older pods keep newer ones off their nodes: let them share one in pod.affinity"
         }
-        Reason::Unschedulable if because("ReadWriteOncePod") || because("volume") => {
+        Reason::Unschedulable if because("ReadWriteOncePod") || because("volume node affinity") => {
             "An older pod may hold a volume that a newer one needs: use one that several pods can mount (ReadWriteMany)"
         }
-        Reason::Unschedulable => "The nodes have to leave room for a newer pod beside the older ones: add one",
+        Reason::Unschedulable if because("Insufficient") || because("Too many pods") => {
+            "The nodes have to leave room for a newer pod beside the older ones: add one"
+        }
         Reason::VolumesNotReady if has_claims(server) => {
             "A ReadWriteOnce volume stays on the node of an older pod: use one that several nodes can mount (ReadWriteMany)"
         }

@@ -221,6 +221,11 @@ const SCENARIOS: &[Scenario] = &[
         let words = "1 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod.";
         observed.pods = pods([ready(handshaken()), unschedulable(words)]);
     }),
+    ("new pods want a node that there is not", "http-minimal", |observed| {
+        observed.deployment = Some(deployment(2, 1, 1));
+        let words = "1 node(s) didn't match Pod's node affinity/selector.";
+        observed.pods = pods([ready(handshaken()), unschedulable(words)]);
+    }),
     ("one pod more finds no room", "replicas-limits-resources", |observed| {
         observed.deployment = Some(deployment(3, 3, 2));
         observed.pods = pods([ready(handshaken()), unschedulable("1 Insufficient memory.")]);
