@@ -176,8 +176,7 @@ async fn routed(
     };
     let principal = who::check(&door.keys(), rules.anonymous, &parts.headers, arrival.wall)?;
     entry.caller(&principal);
-    let asked =
-        Asked { parts: &parts, route, subject: &principal.subject(), now: arrival.wall, forwarded: arrival.forwarded };
+    let asked = Asked { parts: &parts, route, principal: &principal, now: arrival.wall, forwarded: arrival.forwarded };
     let standing = place::tell(&door.sessions, rules, &asked);
     if let Some(away) = standing.away() {
         // On the heap, so that a request that stays here has no room for it.

@@ -1,11 +1,13 @@
 //! The real front door as a process of its own on loopback: a config folder written for it, one key, its log and its
 //! figures, all asked from outside.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -51,6 +53,20 @@ pub struct FrontDoorProcess {
 impl FrontDoorProcess {
     /// Starts `mooring-server` with this config and waits until it listens.
     pub async fn start(config: &Value) -> Result<Self> {
+        Self::start_with(config, &[]).await
+    }
+
+    /// Starts it as one of several pods of a server, which have one session key and reach each other at `peer_port` of
+    /// addresses of their own.
+    pub async fn start_in_pod(config: &Value, number: u8, peer_port: u16) -> Result<Self> {
+        let address = Ipv4Addr::new(127, 3, 0, number);
+        let uid = format!("00000000-0000-0000-0000-{number:012}");
+        let peers = SocketAddr::from((address, peer_port)).to_string();
+        let address = address.to_string();
+        Self::start_with(config, &["--pod-uid", &uid, "--pod-ip", &address, "--peer-listen", &peers]).await
+    }
+
+    async fn start_with(config: &Value, flags: &[&str]) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let directory = |name: &str| folder.path().join(name);
         for name in ["config", "keys", "key-secrets", "session"] {
@@ -60,8 +76,11 @@ impl FrontDoorProcess {
         std::fs::create_dir(&secret)?;
         std::fs::write(secret.join("key"), KEY)?;
         write_config(folder.path(), config)?;
+        let session_key = json!({"id": "01010101", "key": STANDARD.encode([1; 32]), "created": "2026-01-01T00:00:00Z"});
+        std::fs::write(directory("session").join("current"), session_key.to_string())?;
         let mut serve = Command::new(built::binary("mooring-server")?);
         serve.args(["serve", "--listen", "127.0.0.1:0", "--management-listen", "127.0.0.1:0", "--log-format", "json"]);
+        serve.args(flags);
         for name in ["config", "keys", "key-secrets", "session"] {
             serve.arg(format!("--{name}-dir")).arg(directory(name));
         }

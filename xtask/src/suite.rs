@@ -97,6 +97,7 @@ impl Suite {
         const FRONT_DOOR: &[Step] = &[
             tests("front door", &["-p", "mooring-server"]),
             tests("older transport", &["-p", "mooring-tests", "--test", "older_transport"]),
+            tests("sticky", &["-p", "mooring-tests", "--test", "sticky"]),
             tests("soak", &["-p", "mooring-tests", "--test", "soak"]),
         ];
         const CONFORMANCE: &[Step] = &[

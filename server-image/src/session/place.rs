@@ -16,7 +16,7 @@ use crate::headers::SESSION;
 use crate::route::Route;
 use crate::rules::{Backend, Rules};
 use crate::sse;
-use crate::who::Subject;
+use crate::who::Principal;
 
 /// What ids mean for one request.
 #[derive(Debug, Default)]
@@ -64,7 +64,7 @@ pub struct Asked<'a> {
     /// Which part of the front door it is for.
     pub route: Route,
     /// Who asks.
-    pub subject: &'a Subject,
+    pub principal: &'a Principal,
     /// When.
     pub now: Timestamp,
     /// Whether it came from another pod, so that this one must be the owner.
@@ -111,7 +111,7 @@ fn one<'a>(parts: &'a Parts, name: &HeaderName) -> Option<&'a HeaderValue> {
 }
 
 fn named(sealing: &Sealing, rules: &Rules, asked: &Asked<'_>, place: Place, text: &[u8]) -> Named {
-    let scope = Scope { server: &rules.server.uid, subject: asked.subject, place };
+    let scope = Scope { server: &rules.server.uid, subject: &asked.principal.subject(), place };
     let Some((key, contents)) = token::open(&sealing.ring, &scope, text) else { return Named::Unknown };
     let age = asked.now.duration_since(contents.issued);
     let over = SignedDuration::try_from(rules.sessions.max_age).is_ok_and(|max_age| age >= max_age);

@@ -1,0 +1,255 @@
+//! Sessions of servers that nobody here wrote, in three pods behind proxies that know nothing of sessions: every request
+//! goes to the next pod, on a connection of its own.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use futures::future::try_join_all;
+use mooring_tests::clients::{Client, Session, Transport};
+use mooring_tests::front_door_process::{FrontDoorProcess, KEY, config, http};
+use mooring_tests::mcp::Target;
+use mooring_tests::parts::proxies;
+use mooring_tests::process::{PATIENCE, Process, free_port};
+use mooring_tests::server_process::{Server, ServerProcess};
+use mooring_tests::wait::until;
+use serde_json::{Value, json};
+
+const PODS: u8 = 3;
+/// Sessions of the least that speaks MCP, through each proxy.
+const SESSIONS: usize = 40;
+const CALLS: usize = 10;
+
+/// The pods of one server.
+struct Fleet {
+    pods: Vec<(ServerProcess, FrontDoorProcess)>,
+}
+
+impl Fleet {
+    async fn start(server: Server) -> Result<Self> {
+        let peer_port = free_port()?;
+        let pods = (1..=PODS).map(|number| async move {
+            let server = server.start().await?;
+            let door = FrontDoorProcess::start_in_pod(&config(&http(server.port())), number, peer_port).await?;
+            door.ready().await.with_context(|| server.log_text())?;
+            anyhow::Ok((server, door))
+        });
+        Ok(Self { pods: try_join_all(pods).await? })
+    }
+
+    fn addresses(&self) -> Vec<SocketAddr> {
+        self.pods.iter().map(|(_, door)| door.address()).collect()
+    }
+
+    async fn sum(&self, metric: &str) -> Result<f64> {
+        Ok(try_join_all(self.pods.iter().map(|(_, door)| door.metric(metric, ""))).await?.iter().sum())
+    }
+}
+
+/// What stands before the pods.
+#[derive(Clone, Copy, Debug)]
+enum Proxy {
+    Nginx,
+    Haproxy,
+    Envoy,
+}
+
+/// A proxy that runs.
+struct Before {
+    process: Process,
+    address: SocketAddr,
+    _folder: tempfile::TempDir,
+}
+
+impl Proxy {
+    async fn start(self, pods: &[SocketAddr]) -> Result<Before> {
+        let folder = tempfile::tempdir()?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+        let file = folder.path().join("config");
+        let mut command = match self {
+            Self::Nginx => {
+                std::fs::write(&file, nginx(folder.path(), address, pods))?;
+                let mut nginx = Command::new(proxies::nginx()?);
+                nginx.arg("-p").arg(folder.path());
+                nginx
+            }
+            Self::Haproxy => {
+                std::fs::write(&file, haproxy(address, pods))?;
+                let mut haproxy = Command::new(proxies::haproxy()?);
+                haproxy.arg("-db");
+                haproxy
+            }
+            Self::Envoy => {
+                std::fs::write(&file, envoy(address, pods).to_string())?;
+                let mut envoy = Command::new(proxies::envoy()?);
+                envoy.args(["--concurrency", "1", "--use-dynamic-base-id", "--log-level", "error"]);
+                envoy
+            }
+        };
+        command.arg(if matches!(self, Self::Haproxy) { "-f" } else { "-c" }).arg(&file);
+        let process = Process::start(&format!("{self:?}"), &command)?;
+        until("the proxy to listen", PATIENCE, || async {
+            tokio::net::TcpStream::connect(address).await.with_context(|| process.log_text())
+        })
+        .await?;
+        Ok(Before { process, address, _folder: folder })
+    }
+}
+
+fn nginx(folder: &Path, listen: SocketAddr, pods: &[SocketAddr]) -> String {
+    let folder = folder.display();
+    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+    let temporary = temporary.map(|kind| format!("{kind}_temp_path {folder}/{kind};")).join("\n");
+    let pods: Vec<_> = pods.iter().map(|pod| format!("server {pod} max_fails=0;")).collect();
+    let pods = pods.join("\n");
+    format!(
+        "daemon off; worker_processes 2; pid {folder}/pid; error_log stderr error;
+events {{ worker_connections 1024; }}
+http {{
+access_log off;
+{temporary}
+upstream pods {{
+zone pods 64k;
+{pods}
+}}
+server {{ listen {listen};
+location / {{ proxy_pass http://pods; proxy_http_version 1.1; proxy_set_header Host $http_host; proxy_set_header Connection close;
+proxy_buffering off; proxy_read_timeout 1h; proxy_next_upstream off; }} }}
+}}
+"
+    )
+}
+
+fn haproxy(listen: SocketAddr, pods: &[SocketAddr]) -> String {
+    let pods: Vec<_> = (1..).zip(pods).map(|(number, pod)| format!("  server pod{number} {pod}")).collect();
+    let pods = pods.join("\n");
+    format!(
+        "global
+  nbthread 2
+defaults
+  mode http
+  option httpclose
+  http-reuse never
+  timeout connect 2s
+  timeout client 1h
+  timeout server 1h
+frontend mcp
+  bind {listen}
+  default_backend pods
+backend pods
+  balance roundrobin
+{pods}
+"
+    )
+}
+
+fn envoy(listen: SocketAddr, pods: &[SocketAddr]) -> Value {
+    let address =
+        |at: &SocketAddr| json!({"socket_address": {"address": at.ip().to_string(), "port_value": at.port()}});
+    let pods: Vec<_> = pods.iter().map(|pod| json!({"endpoint": {"address": address(pod)}})).collect();
+    let extension = |name: &str| format!("type.googleapis.com/envoy.extensions.filters.{name}");
+    let router =
+        json!({"name": "envoy.filters.http.router", "typed_config": {"@type": extension("http.router.v3.Router")}});
+    let route = json!({"match": {"prefix": "/"}, "route": {"cluster": "pods", "timeout": "0s"}});
+    let manager = json!({
+        "@type": extension("network.http_connection_manager.v3.HttpConnectionManager"),
+        "stat_prefix": "mcp",
+        "http_filters": [router],
+        "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [route]}]},
+    });
+    let options = json!({
+        "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+        "common_http_protocol_options": {"max_requests_per_connection": 1},
+        "explicit_http_config": {"http_protocol_options": {}},
+    });
+    json!({"static_resources": {
+        "listeners": [{
+            "address": address(&listen),
+            "filter_chains": [{"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}],
+        }],
+        "clusters": [{
+            "name": "pods", "type": "STATIC", "connect_timeout": "2s", "lb_policy": "ROUND_ROBIN",
+            "typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options},
+            "load_assignment": {"cluster_name": "pods", "endpoints": [{"lb_endpoints": pods}]},
+        }],
+    }})
+}
+
+/// One session of the least that speaks MCP: initialize, calls, its own stream, the end, and what comes after it.
+async fn session(target: &Target, (tool, arguments): (&str, &Value), expected: &str) -> Result<()> {
+    let message = |id: usize, method: &str, params: Value| {
+        json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
+    };
+    let client =
+        json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let begun = target.send("POST", message(0, "initialize", client)).await?;
+    let id = begun.headers.get("mcp-session-id").with_context(|| begun.text())?.to_str()?.to_owned();
+    let within = target.with_header("mcp-session-id", &id).with_header("mcp-protocol-version", "2025-11-25");
+    let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string();
+    let ready = within.send("POST", ready).await?;
+    ensure!(ready.status == 202, "initialized: {} {}", ready.status, ready.text());
+    for number in 1..=CALLS {
+        let call = within.send("POST", message(number, "tools/call", json!({"name": tool, "arguments": arguments})));
+        let answer = call.await?;
+        ensure!(answer.status == 200 && answer.text().contains(expected), "call: {} {}", answer.status, answer.text());
+    }
+    let stream = within.open("GET", "").await?;
+    ensure!(stream.status == 200, "GET: {}", stream.status);
+    drop(stream);
+    let end = within.send("DELETE", "").await?;
+    ensure!(end.status.is_success(), "DELETE: {} {}", end.status, end.text());
+    let after = within.send("POST", message(1, "ping", json!({}))).await?;
+    ensure!(after.status == 404 && after.text().contains("-32001"), "after the end: {} {}", after.status, after.text());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_session_stays_on_its_pod_behind_any_proxy() -> Result<()> {
+    let (hello, sum) = (json!({"message": "hello"}), json!({"a": 2, "b": 3}));
+    let servers = [(Server::Everything, ("echo", &hello), "Echo: hello"), (Server::FastMcp, ("add", &sum), "5")];
+    for (server, call, expected) in servers {
+        let fleet = Fleet::start(server).await?;
+        for proxy in [Proxy::Nginx, Proxy::Haproxy, Proxy::Envoy] {
+            let before = proxy.start(&fleet.addresses()).await?;
+            let host = before.address.to_string();
+            let target = Target {
+                address: before.address,
+                host,
+                path: "/mcp".into(),
+                key: Some(KEY.into()),
+                headers: Vec::new(),
+            };
+            let passed_on = fleet.sum("mooring_server_forwards_total").await?;
+            let sessions = (0..SESSIONS).map(|_| session(&target, call, expected));
+            let ended = futures::future::join_all(sessions).await;
+            let good = ended.iter().filter(|ended| ended.is_ok()).count();
+            let words: Vec<_> =
+                ended.iter().filter_map(|ended| ended.as_ref().err()).map(|error| format!("{error:#}")).collect();
+            println!("{proxy:?} before {server:?}: {good} of {SESSIONS} sessions");
+            ensure!(good == SESSIONS, "{words:?}\n{}", before.process.log_text());
+            let passed_on = fleet.sum("mooring_server_forwards_total").await? - passed_on;
+            ensure!(passed_on > 1.0, "nothing was passed on: the proxy keeps sessions itself");
+            let clients = [
+                (Client::Python, Transport::StreamableHttp, "/mcp"),
+                (Client::Python, Transport::Sse, "/sse"),
+                (Client::FastMcp, Transport::StreamableHttp, "/mcp"),
+                (Client::TypeScript, Transport::StreamableHttp, "/mcp"),
+            ];
+            for (client, transport, path) in clients {
+                let url = format!("http://{}{path}", before.address);
+                let session = Session::new(url).key(KEY).legacy().over(transport).call(call.0, call.1.clone());
+                let report = client.run(&session).await;
+                let report = report.with_context(|| format!("{client:?} over {transport:?} behind {proxy:?}"))?;
+                ensure!(!report.is_error && report.text.join(" ") == expected, "{report:?}");
+            }
+        }
+        until("no session to be left", PATIENCE, || async {
+            let left = fleet.sum("mooring_server_sessions").await?;
+            ensure!(left < 0.5, "{left} sessions are left");
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
+}
