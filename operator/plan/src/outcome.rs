@@ -1,6 +1,6 @@
 //! What decisions look like: a plan, a rejection, and what came of a plan when it was applied.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -9,6 +9,7 @@ use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use mooring_api::Reason;
 use mooring_contract::SessionKey;
+use mooring_contract::door_status::SessionKeyIds;
 
 use crate::observed::ChildKind;
 
@@ -114,8 +115,8 @@ pub struct Revisions {
     pub keys: Option<String>,
     /// Of each directory of `auth.keySecrets`.
     pub key_secrets: BTreeMap<String, String>,
-    /// Ids of the session keys.
-    pub session_keys: BTreeSet<String>,
+    /// Ids of the session keys; empty while not known.
+    pub session_keys: SessionKeyIds,
 }
 
 /// Something that the spec asks for and that cannot be had.

@@ -1,11 +1,12 @@
 //! Which pods to touch so that the kubelet refreshes their mounts, and when to look again. A pod is touched only when
 //! its own front door says that it has another revision in force than the API server holds.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mooring_api::McpServer;
 use mooring_contract::DoorStatus;
+use mooring_contract::door_status::SessionKeyIds;
 
 use crate::observed::{Door, Observed, ObservedPod};
 use crate::outcome::Revisions;
@@ -46,8 +47,8 @@ pub fn agrees(revisions: &Revisions, door: &DoorStatus) -> bool {
     let keys = revisions.keys.as_ref().is_none_or(|keys| *keys == door.keys_revision);
     let in_force = |name| door.key_secret_revisions.get(name);
     let mut key_secrets = revisions.key_secrets.iter();
-    let known_keys = &door.session_keys;
-    let session_keys = known_keys.is_empty() || revisions.session_keys.iter().all(|id| known_keys.has(id));
+    let known_keys = [&door.session_keys, &revisions.session_keys].into_iter().all(|ids| !ids.is_empty());
+    let session_keys = !known_keys || door.session_keys == revisions.session_keys;
     config
         && keys
         && session_keys
@@ -66,7 +67,7 @@ pub fn stored(server: &McpServer, observed: &Observed) -> Revisions {
             .into_iter()
             .map(|name| (name.clone(), of_entries(entries(&name))))
             .collect(),
-        session_keys: BTreeSet::new(),
+        session_keys: SessionKeyIds::default(),
     }
 }
 
@@ -91,6 +92,8 @@ fn digest(revisions: &Revisions) -> String {
     let Revisions { config, keys, key_secrets, session_keys } = revisions;
     let entries = key_secrets.iter().map(|(name, revision)| (name.as_str(), revision.as_bytes()));
     let own = [("", config.as_bytes()), ("/", keys.as_deref().unwrap_or_default().as_bytes())];
-    let of_sessions = session_keys.iter().map(|id| (id.as_str(), &b"session"[..]));
+    let SessionKeyIds { next, current, previous } = session_keys;
+    let slots = [("/next", next), ("/current", current), ("/previous", previous)];
+    let of_sessions = slots.map(|(slot, id)| (slot, id.as_deref().unwrap_or_default().as_bytes()));
     mooring_contract::revision::revision(entries.chain(own).chain(of_sessions))
 }

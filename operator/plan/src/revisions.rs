@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use mooring_contract::SessionKey;
+use mooring_contract::door_status::SessionKeyIds;
 use mooring_contract::revision::revision;
+use mooring_contract::{SessionKey, Slot};
 
 use crate::declared::Declared;
-use crate::observed::{KeysSecret, Observed};
+use crate::observed::{KeysSecret, Observed, SessionSecret};
 use crate::outcome::Revisions;
 
 /// The revisions after the plan is applied.
@@ -18,8 +19,13 @@ pub(crate) fn revisions(config_map: &ConfigMap, declared: &Declared, observed: &
         config: revision(config),
         keys: observed.keys.as_ref().filter(|keys| is_applied(declared, keys)).map(|keys| of_entries(&keys.data)),
         key_secrets: secrets.map(|(name, entries)| (name.clone(), of_entries(entries))).collect(),
-        session_keys: observed.session.iter().flat_map(|session| session.keys.values().map(SessionKey::id)).collect(),
+        session_keys: observed.session.as_ref().map(session_keys).unwrap_or_default(),
     }
+}
+
+fn session_keys(session: &SessionSecret) -> SessionKeyIds {
+    let [next, current, previous] = Slot::ALL.map(|slot| session.keys.get(&slot).map(SessionKey::id));
+    SessionKeyIds { next, current, previous }
 }
 
 /// Whether another apply would leave the Secret as it is: others' entries are known only from what is stored.

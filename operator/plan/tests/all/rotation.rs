@@ -9,7 +9,7 @@ use mooring_contract::{DoorStatus, SessionKey};
 use mooring_plan::mint;
 use mooring_plan::names::ANNOTATION_ROTATE;
 use mooring_plan::observed::{Door, Observed, ObservedPod, SessionSecret};
-use mooring_plan::outcome::{KeyStep, Mint};
+use mooring_plan::outcome::{KeyStep, Mint, Revisions};
 use mooring_plan::plan::plan;
 use mooring_plan::refresh::agrees;
 use mooring_plan::status::next_change;
@@ -90,6 +90,17 @@ impl Life {
         self.server.metadata.annotations.get_or_insert_default().insert(ANNOTATION_ROTATE.into(), value.into());
     }
 
+    /// Which front doors need no touch, the config apart.
+    fn in_force(&self) -> Vec<bool> {
+        let revisions = plan(&self.server, &self.observed, &settings(""), self.now).unwrap().revisions;
+        let revisions = Revisions { config: String::new(), ..revisions };
+        let doors = self.observed.pods.values().map(|pod| match &pod.door {
+            Door::Answered(door) => agrees(&revisions, door),
+            Door::Unasked | Door::Unreachable(_) => false,
+        });
+        doors.collect()
+    }
+
     fn told(&self) -> String {
         let status = after(&McpServerStatus::default(), &self.server, &self.observed);
         let accepted = status.condition(ConditionType::Accepted).unwrap();
@@ -125,22 +136,11 @@ fn a_key_is_replaced_when_it_is_old_and_no_session_is_lost() {
     life.observed.pods = pods([with(Some(2), Some(1)), with(None, Some(1))]);
     assert_eq!(life.step(), None);
     assert!(life.told().contains("waits for pod-1, which"), "{}", life.told());
-    let planned = plan(&life.server, &life.observed, &settings(""), life.now).unwrap();
-    let in_force: Vec<_> = life
-        .observed
-        .pods
-        .values()
-        .map(|pod| match &pod.door {
-            Door::Answered(door) => {
-                agrees(&mooring_plan::outcome::Revisions { config: String::new(), ..planned.revisions.clone() }, door)
-            }
-            _ => false,
-        })
-        .collect();
-    assert_eq!(in_force, [true, false], "it is touched");
+    assert_eq!(life.in_force(), [true, false], "it is touched");
 
     life.observed.pods = pods([with(Some(2), Some(1)), with(Some(2), Some(1))]);
     assert_eq!((life.told(), life.step()), (String::new(), Some("advance")));
+    assert_eq!(life.in_force(), [false, false], "they are touched, so that they seal with the new one soon");
     assert_eq!(life.slots(), "Current 2, Previous 1");
     assert_eq!(life.step(), None);
     assert_eq!(next_change(&life.server, &life.observed, life.now).unwrap().as_secs(), 24 * 3600);
