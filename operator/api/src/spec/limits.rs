@@ -70,8 +70,8 @@ pub struct Limits {
     #[x_kube(validation = Rule::new("self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('5s') && duration(self) <= duration('24h')")
         .message("idleTimeout is a duration such as 90s or 1h30m, from 5s to 24h"))]
     pub idle_timeout: Option<Duration>,
-    /// Longest time in which a client takes nothing of an answer that is ready for it; then its connection is cut. A
-    /// silent event stream is not cut. Default: `60s`.
+    /// Longest time in which a client takes nothing of an answer that is ready for it; then its connection, or in HTTP/2
+    /// the stream alone, is cut. A silent event stream is not cut. Default: `60s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     #[x_kube(validation = Rule::new("self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')")
