@@ -20,17 +20,15 @@ pub fn run() -> Result<Vec<(&'static str, bool)>> {
     // The versions that are shipped are those that are tried.
     let house = product::workspace();
     std::fs::copy(house.join("Cargo.lock"), house.join("server-image/fuzz/Cargo.lock"))?;
+    let folder = house.join("server-image/fuzz");
     let run = |target| {
         println!("\n== fuzz {target}");
+        let found = folder.join("corpus").join(target);
+        std::fs::create_dir_all(&found)?;
         let mut fuzz = cargo_fuzz();
-        fuzz.args([
-            "run",
-            target,
-            "--",
-            &format!("-max_total_time={SECONDS}"),
-            "-max_len=2048",
-            "-print_final_stats=1",
-        ]);
+        fuzz.args(["run", target]).arg(found).arg(folder.join("seeds").join(target)).arg("--");
+        fuzz.arg(format!("-dict={}", folder.join("words").join(target).display()));
+        fuzz.args([&format!("-max_total_time={SECONDS}"), "-max_len=2048", "-print_final_stats=1"]);
         Ok((target, fuzz.status()?.success()))
     };
     TARGETS.into_iter().map(run).collect()
