@@ -8,6 +8,7 @@ mod traffic;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use mooring_tests::command;
 use mooring_tests::front_door_process::{FrontDoorProcess, config, http};
 use mooring_tests::process::{PATIENCE, Usage};
 use mooring_tests::soak;
@@ -77,7 +78,7 @@ async fn nothing_is_kept_of_what_is_over() -> Result<()> {
     let mut resident = Vec::new();
     for round in 1..=2 {
         let traffic = clients.run(CLIENTS, Instant::now() + soak::time()? / 2).await;
-        traffic.with_context(|| door.log_text())?;
+        traffic.with_context(|| command::tail(&door.log_text(), 20))?;
         show(&format!("at the end of round {round}"), &door.usage()?);
         let after = back_to(&door, &before).await?;
         show("afterwards", &after);
@@ -87,7 +88,7 @@ async fn nothing_is_kept_of_what_is_over() -> Result<()> {
     }
     for (name, labels) in [("mooring_server_requests_total", "5xx"), ("mooring_server_backend_errors_total", "")] {
         let count = door.metric(name, labels).await?;
-        assert!(count < 0.5, "{name} {labels}: {count}\n{}", door.log_text());
+        assert!(count < 0.5, "{name} {labels}: {count}\n{}", command::tail(&door.log_text(), 20));
     }
     assert!(resident[1] * 100 <= resident[0] * (100 + GROWTH), "memory grows: {resident:?} KiB");
     Ok(())
