@@ -57,7 +57,7 @@ impl Key {
 
     /// The public id, under which the record is stored.
     pub fn id(&self) -> &str {
-        self.text.split('_').nth(1).unwrap_or_default()
+        public_id(&self.text).unwrap_or_default()
     }
 
     /// Six characters of the public id, for people to tell keys apart.
@@ -83,6 +83,12 @@ impl std::fmt::Debug for Key {
     }
 }
 
+/// The public id in what may be a key. Whether it is one, its hash tells.
+pub fn public_id(text: &str) -> Option<&str> {
+    let (id, _) = text.strip_prefix("mk_")?.split_once('_')?;
+    (id.len() == ID_LENGTH).then_some(id)
+}
+
 /// Six characters of a public id.
 pub fn hint(id: &str) -> &str {
     id.get(..6).unwrap_or(id)
@@ -95,11 +101,8 @@ pub fn hash(secret: &str) -> String {
 
 /// Lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}"); // writing to a String cannot fail
-        text
-    })
+    let digit = |half: u8| char::from_digit(u32::from(half), 16);
+    bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]).filter_map(digit).collect()
 }
 
 /// A big-endian number in base 62, padded to `length` digits: the same bytes have one spelling only.
