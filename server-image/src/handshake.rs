@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use crate::clients::LOOPBACK;
 use crate::door::{Answered, Door};
+use crate::loopback::LOOPBACK;
 use crate::relay::Relay;
 use crate::rules::{Backend, Rules};
 

@@ -42,6 +42,11 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
+/// Headers that are the front door's to read, or the HTTP library's to write.
+const ENDS_HERE: [HeaderName; 6] = [FORWARDED, ORIGIN, AUTHORIZATION, API_KEY, EXPECT, CONTENT_LENGTH];
+/// How many headers [`to_backend`] adds.
+const ADDED: usize = 6;
+
 /// Headers by which a client could speak in the name of a proxy. All of `x-forwarded-*` goes, too.
 const PROXY_CLAIMS: [&str; 7] = [
     "x-real-ip",
@@ -66,11 +71,13 @@ pub struct Seen {
 
 /// Headers for the backend: the client's, without connection, credential, origin and claims; with what was seen.
 pub fn to_backend(client: &HeaderMap, authority: &HeaderValue, seen: &Seen) -> HeaderMap {
-    let mut headers = client.clone();
-    strip_hop_by_hop(&mut headers);
-    let claims: Vec<HeaderName> = headers.keys().filter(|name| is_claim(name.as_str())).cloned().collect();
-    for name in claims.iter().chain(&[FORWARDED, ORIGIN, AUTHORIZATION, API_KEY, EXPECT, CONTENT_LENGTH]) {
-        headers.remove(name);
+    let named = named_by_connection(client);
+    let mut headers = HeaderMap::with_capacity(client.len() + ADDED);
+    for (name, value) in client {
+        if !HOP_BY_HOP.contains(name) && !ENDS_HERE.contains(name) && !named.contains(name) && !is_claim(name.as_str())
+        {
+            headers.append(name.clone(), value.clone());
+        }
     }
     headers.insert(HOST, authority.clone());
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity")); // a compressed stream arrives in lumps
@@ -100,12 +107,15 @@ fn is_claim(name: &str) -> bool {
 
 /// Removes what belongs to one connection.
 pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    let lists = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    let named: Vec<HeaderName> =
-        lists.flat_map(|list| list.split(',')).filter_map(|name| name.trim().parse().ok()).collect();
-    for name in named.iter().chain(&HOP_BY_HOP) {
+    for name in named_by_connection(headers).iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
     }
+}
+
+/// Headers that `Connection` makes headers of the connection, too.
+fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
+    let lists = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    lists.flat_map(|list| list.split(',')).filter_map(|name| name.trim().parse().ok()).collect()
 }
 
 /// Whether an answer is an event stream.

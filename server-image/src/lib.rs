@@ -23,6 +23,7 @@ mod keys;
 #[cfg(any(fuzzing, test))]
 pub mod laws;
 mod log;
+mod loopback;
 mod management;
 mod metrics;
 mod origin;

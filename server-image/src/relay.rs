@@ -3,15 +3,14 @@
 
 use bytes::Bytes;
 use http::header::LOCATION;
-use http::uri::{Authority, PathAndQuery, Scheme};
+use http::uri::{PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
 use mooring_contract::config::HttpBackend;
 
 use crate::body::{Body, BodyError};
-use crate::clients::{Clients, LoopbackClient};
 use crate::headers::{Seen, to_backend, to_client};
+use crate::loopback::{Failure, FromBackend, Loopback};
 use crate::refusal::Refusal;
 
 /// Redirects within the backend that are followed (`/mcp` to `/mcp/`), before it counts as a loop.
@@ -23,9 +22,9 @@ pub struct Relay {
     /// Port on loopback.
     pub port: u16,
     path: String,
-    authority: Authority,
+    uri: Uri,
     host: HeaderValue,
-    client: LoopbackClient,
+    loopback: Loopback,
 }
 
 /// What is sent.
@@ -43,18 +42,18 @@ pub struct Outgoing {
 
 impl Relay {
     /// The relay to `backend`.
-    pub fn new(backend: &HttpBackend, clients: &Clients) -> Result<Self, String> {
-        let authority = format!("localhost:{}", backend.port);
+    pub fn new(backend: &HttpBackend) -> Result<Self, String> {
         let path: PathAndQuery = backend.path.parse().map_err(|_| format!("source.http.path: {:?}", backend.path))?;
         if path.query().is_some() || !backend.path.starts_with('/') {
             return Err(format!("source.http.path: {:?} must begin with / and have no query", backend.path));
         }
+        let host = format!("localhost:{}", backend.port);
         Ok(Self {
             port: backend.port,
             path: backend.path.clone(),
-            host: HeaderValue::try_from(authority.as_str()).map_err(|error| error.to_string())?,
-            authority: authority.parse().map_err(|_| format!("source.http.port: {}", backend.port))?,
-            client: clients.loopback(),
+            uri: path.into(),
+            host: HeaderValue::try_from(host).map_err(|error| error.to_string())?,
+            loopback: Loopback::new(backend.port),
         })
     }
 
@@ -65,39 +64,50 @@ impl Relay {
 
     /// One exchange for a client.
     pub async fn exchange(&self, outgoing: Outgoing, seen: &Seen) -> Result<Response<Body>, Refusal> {
-        let query = outgoing.query.as_ref().map_or_else(String::new, |query| format!("?{query}"));
-        let target = format!("{}{query}", self.path);
-        self.exchange_at(target, outgoing, seen).await
+        let uri = match &outgoing.query {
+            None => self.uri.clone(),
+            Some(query) => uri(&format!("{}?{query}", self.path))?,
+        };
+        self.exchange_with(uri, outgoing, seen).await
     }
 
     /// One exchange for a client, at another path and query of the backend.
-    pub async fn exchange_at(
-        &self,
-        target: String,
-        outgoing: Outgoing,
-        seen: &Seen,
-    ) -> Result<Response<Body>, Refusal> {
-        let headers = to_backend(&outgoing.headers, &self.host, seen);
-        let mut response = self.send(outgoing.method, target, headers, outgoing.body).await?;
+    pub async fn exchange_at(&self, target: &str, outgoing: Outgoing, seen: &Seen) -> Result<Response<Body>, Refusal> {
+        self.exchange_with(uri(target)?, outgoing, seen).await
+    }
+
+    async fn exchange_with(&self, uri: Uri, outgoing: Outgoing, seen: &Seen) -> Result<Response<Body>, Refusal> {
+        let Outgoing { method, headers, body, .. } = outgoing;
+        let mut response = self.send(&method, uri, || to_backend(&headers, &self.host, seen), body).await?;
         to_client(response.headers_mut());
         Ok(response.map(|body| body.map_err(BodyError::from).boxed_unsync()))
     }
 
     /// One exchange of the front door's own.
-    pub async fn own(&self, method: Method, headers: HeaderMap, body: Bytes) -> Result<Response<Incoming>, Refusal> {
-        self.own_at(self.path.clone(), method, headers, body).await
+    pub async fn own(&self, method: Method, headers: HeaderMap, body: Bytes) -> Result<Response<FromBackend>, Refusal> {
+        self.own_with(self.uri.clone(), method, headers, body).await
     }
 
     /// One exchange of the front door's own, at another path and query of the backend.
     pub async fn own_at(
         &self,
-        target: String,
+        target: &str,
+        method: Method,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<FromBackend>, Refusal> {
+        self.own_with(uri(target)?, method, headers, body).await
+    }
+
+    async fn own_with(
+        &self,
+        uri: Uri,
         method: Method,
         mut headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Response<Incoming>, Refusal> {
+    ) -> Result<Response<FromBackend>, Refusal> {
         headers.insert(http::header::HOST, self.host.clone());
-        self.send(method, target, headers, body).await
+        self.send(&method, uri, || headers.clone(), body).await
     }
 
     /// Path and query that a reference in the backend's own answer means, if it leads to the backend itself.
@@ -112,37 +122,36 @@ impl Relay {
         own_target(&format!("{folder}/{reference}"), self.port)
     }
 
+    /// Sends what `headers` makes, once for each redirect that is followed.
     async fn send(
         &self,
-        method: Method,
-        mut target: String,
-        headers: HeaderMap,
+        method: &Method,
+        mut target: Uri,
+        headers: impl Fn() -> HeaderMap,
         body: Bytes,
-    ) -> Result<Response<Incoming>, Refusal> {
+    ) -> Result<Response<FromBackend>, Refusal> {
         for _ in 0..=REDIRECTS {
             let mut request = Request::new(Full::new(body.clone()));
             *request.method_mut() = method.clone();
-            *request.uri_mut() = self.uri(&target)?;
-            *request.headers_mut() = headers.clone();
-            let response = self.client.request(request).await.map_err(|error| {
-                tracing::info!(%error, cause = cause(&error), "exchange with the backend failed");
-                if error.is_connect() { Refusal::BackendAway } else { Refusal::BackendBroken }
+            *request.uri_mut() = target;
+            *request.headers_mut() = headers();
+            let response = self.loopback.exchange(request).await.map_err(|failure| {
+                tracing::info!(error = %failure, cause = cause(&failure), "exchange with the backend failed");
+                match failure {
+                    Failure::Away(_) => Refusal::BackendAway,
+                    Failure::Broken(_) => Refusal::BackendBroken,
+                }
             })?;
-            match self.redirect(&method, &response) {
+            match self.redirect(method, &response) {
                 None => return Ok(response),
-                Some(next) => target = next?,
+                Some(next) => target = uri(&next?)?,
             }
         }
         Err(Refusal::BackendRedirects)
     }
 
-    fn uri(&self, target: &str) -> Result<Uri, Refusal> {
-        let uri = Uri::builder().scheme(Scheme::HTTP).authority(self.authority.clone()).path_and_query(target);
-        uri.build().map_err(|_| Refusal::NotMessage("the query cannot be passed on".into()))
-    }
-
     /// Where a redirect leads, if it is one: a target on the backend's own authority, or a refusal.
-    fn redirect(&self, method: &Method, response: &Response<Incoming>) -> Option<Result<String, Refusal>> {
+    fn redirect(&self, method: &Method, response: &Response<FromBackend>) -> Option<Result<String, Refusal>> {
         let keeps_method = match response.status() {
             StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => true,
             StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => *method != Method::POST,
@@ -153,6 +162,13 @@ impl Relay {
         let target = location.to_str().ok().and_then(|location| own_target(location, self.port));
         Some(target.filter(|_| keeps_method).ok_or(Refusal::BackendRedirects))
     }
+}
+
+/// The target of a request, in origin form.
+fn uri(target: &str) -> Result<Uri, Refusal> {
+    let target: PathAndQuery =
+        target.parse().map_err(|_| Refusal::NotMessage("the query cannot be passed on".into()))?;
+    Ok(target.into())
 }
 
 /// Path and query of a `Location` on loopback at `port`.

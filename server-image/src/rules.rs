@@ -138,7 +138,7 @@ impl Rules {
                 );
             }
             Source::Http(backend) => {
-                let relay = Relay::new(&backend, clients)?;
+                let relay = Relay::new(&backend)?;
                 match backend.transport {
                     Transport::StreamableHttp => Backend::Http(Box::new(relay)),
                     Transport::Sse => Backend::Sse(Arc::new(relay)),

@@ -9,13 +9,13 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Response};
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
 use mooring_contract::door_status::Handshake;
 use serde_json::{Value, json};
 
 use crate::body::{Body, BodyError};
 use crate::era::{Era, LEGACY, MODERN};
 use crate::headers::{METHOD, SESSION, VERSION, essence};
+use crate::loopback::FromBackend;
 use crate::refusal::{INTERNAL_ERROR, Refusal};
 use crate::relay::Relay;
 use crate::sse::event::Events;
@@ -274,12 +274,12 @@ fn guess(status: u16) -> &'static str {
     }
 }
 
-async fn post(line: &mut Line<'_>, mut headers: HeaderMap, message: &Value) -> Result<Response<Incoming>, String> {
+async fn post(line: &mut Line<'_>, mut headers: HeaderMap, message: &Value) -> Result<Response<FromBackend>, String> {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
     let body = Bytes::from(message.to_string());
     let posted = match &mut line.older {
-        Some(older) => line.relay.own_at(older.target.clone(), Method::POST, headers, body).await,
+        Some(older) => line.relay.own_at(&older.target, Method::POST, headers, body).await,
         None => line.relay.own(Method::POST, headers, body).await,
     };
     posted.map_err(|refusal| wrong(line.relay, &refusal))
@@ -298,7 +298,7 @@ fn wrong(relay: &Relay, refusal: &Refusal) -> String {
 }
 
 /// A JSON answer.
-async fn read(mut body: Incoming) -> Option<Value> {
+async fn read(mut body: FromBackend) -> Option<Value> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.ok()?.into_data() else { continue };

@@ -79,7 +79,7 @@ impl Session {
         }
         let deadline = deadline(&exchange);
         let outgoing = Outgoing { method: Method::POST, query: None, headers, body: said.bytes };
-        let sending = self.relay.exchange_at(self.target.clone(), outgoing, &exchange.seen);
+        let sending = self.relay.exchange_at(&self.target, outgoing, &exchange.seen);
         let answer = timeout_at(deadline, sending).await.unwrap_or(Err(Refusal::BackendSlow));
         if !answer.as_ref().is_ok_and(|response| response.status().is_success())
             && let Some(id) = &id

@@ -1,0 +1,229 @@
+//! Connections to the MCP server in the same pod. One exchange has one at a time and moves it along itself, so that no
+//! other task has to be woken for a call. After the answer's last byte it is kept for the next exchange, but for less time
+//! than servers keep theirs (node and uvicorn close after 5 s), so that no request is written into a connection that is
+//! just being closed. Only a request that never began is tried again. What is exchanged it does not know.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::{TrySendError, http1};
+use hyper::rt::Executor as _;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+
+use crate::clock;
+
+/// The loopback addresses, in the order in which they are tried: IPv6 for servers that bind `localhost` and got `::1` alone.
+pub const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+
+/// How long a connection is kept for the next exchange.
+const IDLE: Duration = Duration::from_secs(2);
+/// Longest wait for a connection, at each address.
+const CONNECT: Duration = Duration::from_secs(2);
+
+/// The way to the server at one port.
+#[derive(Debug)]
+pub struct Loopback {
+    port: u16,
+    idle: Arc<Idle>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// There is no connection, so nothing was sent.
+    #[error("no connection: {0}")]
+    Away(std::io::Error),
+    /// The connection broke, after something may have been sent.
+    #[error("the connection broke: {0}")]
+    Broken(hyper::Error),
+}
+
+impl Loopback {
+    /// The way to the server at `port`.
+    pub fn new(port: u16) -> Self {
+        Self { port, idle: Arc::default() }
+    }
+
+    /// One exchange, until the answer's headers are there.
+    pub async fn exchange(&self, mut request: Request<Full<Bytes>>) -> Result<Response<FromBackend>, Failure> {
+        while let Some(line) = self.idle.take() {
+            match line.exchange(request, &self.idle).await {
+                Ok(answer) => return Ok(answer),
+                Err(mut failed) => match failed.take_message() {
+                    Some(unsent) => request = unsent, // it was closed while nobody looked
+                    None => return Err(Failure::Broken(failed.into_error())),
+                },
+            }
+        }
+        let line = Box::pin(self.connect()).await?; // on the heap: most exchanges have no need of it
+        line.exchange(request, &self.idle).await.map_err(|failed| Failure::Broken(failed.into_error()))
+    }
+
+    async fn connect(&self) -> Result<Box<Line>, Failure> {
+        let mut last = std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
+        for address in LOOPBACK {
+            let opening = timeout(CONNECT, TcpStream::connect(SocketAddr::new(address, self.port))).await;
+            match opening.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into())) {
+                Ok(stream) => {
+                    let _ = stream.set_nodelay(true); // a socket without it still works
+                    let shaken = http1::handshake(TokioIo::new(stream)).await;
+                    let (sender, connection) = shaken.map_err(Failure::Broken)?;
+                    return Ok(Box::new(Line { sender, connection: Some(connection) }));
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(Failure::Away(last))
+    }
+}
+
+/// One connection.
+struct Line {
+    sender: http1::SendRequest<Full<Bytes>>,
+    /// None when it has ended.
+    connection: Option<http1::Connection<TokioIo<TcpStream>, Full<Bytes>>>,
+}
+
+impl Line {
+    /// Moves the connection along as far as it goes now.
+    fn drive(&mut self, cx: &mut Context<'_>) {
+        if let Some(connection) = &mut self.connection
+            && Pin::new(connection).poll(cx).is_ready()
+        {
+            self.connection = None; // whoever waits for something of it is told by other ways
+        }
+    }
+
+    async fn exchange(
+        mut self: Box<Self>,
+        request: Request<Full<Bytes>>,
+        idle: &Arc<Idle>,
+    ) -> Result<Response<FromBackend>, TrySendError<Request<Full<Bytes>>>> {
+        let mut answer = pin!(self.sender.try_send_request(request));
+        let answer = poll_fn(|cx| {
+            self.drive(cx);
+            answer.as_mut().poll(cx)
+        });
+        let answer = answer.await?;
+        Ok(answer.map(|body| FromBackend { body, line: Some(self), idle: Arc::clone(idle) }))
+    }
+}
+
+/// The body of an answer, with the connection that it comes on.
+pub struct FromBackend {
+    body: Incoming,
+    line: Option<Box<Line>>,
+    idle: Arc<Idle>,
+}
+
+impl FromBackend {
+    /// Keeps the connection, if it can serve another exchange.
+    fn end(&mut self, cx: &mut Context<'_>) {
+        let Some(mut line) = self.line.take() else { return };
+        line.drive(cx);
+        if line.connection.is_some() && line.sender.is_ready() {
+            self.idle.put(line);
+        }
+    }
+}
+
+impl HttpBody for FromBackend {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let this = self.get_mut();
+        let mut frame = Pin::new(&mut this.body).poll_frame(cx);
+        if frame.is_pending()
+            && let Some(line) = &mut this.line
+        {
+            line.drive(cx); // it reads once somebody wants what follows
+            frame = Pin::new(&mut this.body).poll_frame(cx);
+        }
+        if let Poll::Ready(None) = frame {
+            this.end(cx);
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for FromBackend {
+    /// Nobody asks for the end of a body whose length is known.
+    fn drop(&mut self) {
+        if self.body.is_end_stream() {
+            self.end(&mut Context::from_waker(Waker::noop()));
+        }
+    }
+}
+
+/// Connections that wait for the next exchange, the longest waiting first.
+#[derive(Default)]
+struct Idle(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    lines: VecDeque<(Box<Line>, Instant)>,
+    /// Whether somebody will close those that have waited for too long.
+    watched: bool,
+}
+
+impl std::fmt::Debug for Idle {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Idle({})", self.waiting().lines.len())
+    }
+}
+
+impl Idle {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection that came last, which the server closes last.
+    fn take(&self) -> Option<Box<Line>> {
+        let (line, since) = self.waiting().lines.pop_back()?;
+        (clock::instant() - since < IDLE).then_some(line)
+    }
+
+    fn put(self: &Arc<Self>, line: Box<Line>) {
+        let mut waiting = self.waiting();
+        waiting.lines.push_back((line, clock::instant()));
+        if !std::mem::replace(&mut waiting.watched, true) {
+            TokioExecutor::new().execute(Arc::clone(self).close_late_ones());
+        }
+    }
+
+    /// Closes what has waited for too long, until nothing waits.
+    async fn close_late_ones(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(IDLE).await;
+            let now = clock::instant();
+            let mut waiting = self.waiting();
+            let late = waiting.lines.partition_point(|(_, since)| now - *since >= IDLE);
+            waiting.lines.drain(..late);
+            if waiting.lines.is_empty() {
+                waiting.watched = false;
+                return;
+            }
+        }
+    }
+}
