@@ -35,14 +35,15 @@ pub fn empty() -> Body {
 
 /// Reads a JSON body of at most `limit` bytes until `deadline`. On refusal a part of it may be left.
 pub async fn read(headers: &HeaderMap, body: &mut Body, limit: u64, deadline: Instant) -> Result<Bytes, Refusal> {
-    if declared_length(headers).is_some_and(|length| length > limit) {
+    let declared = declared_length(headers);
+    if declared.is_some_and(|length| length > limit) {
         return Err(Refusal::TooLarge { limit });
     }
     if !is_json(headers) {
         return Err(Refusal::MediaType);
     }
     let mut first: Option<Bytes> = None;
-    let mut rest = BytesMut::new();
+    let mut whole = BytesMut::new();
     let mut length: u64 = 0;
     loop {
         let frame = match timeout_at(deadline, body.frame()).await {
@@ -56,20 +57,18 @@ pub async fn read(headers: &HeaderMap, body: &mut Body, limit: u64, deadline: In
         if length > limit {
             return Err(Refusal::TooLarge { limit });
         }
-        match &first {
-            // Most bodies come in one piece, which needs no copy.
-            None => first = Some(data),
-            Some(_) => rest.extend_from_slice(&data),
+        if length == data.len() as u64 {
+            first = Some(data); // most bodies come in one piece, which needs no copy
+            continue;
         }
+        if let Some(first) = first.take() {
+            let rest = declared.map_or(data.len(), |declared| usize::try_from(declared).unwrap_or_default());
+            whole.reserve(rest.max(first.len() + data.len()));
+            whole.extend_from_slice(&first);
+        }
+        whole.extend_from_slice(&data);
     }
-    let first = first.unwrap_or_default();
-    if rest.is_empty() {
-        return Ok(first);
-    }
-    let mut whole = BytesMut::with_capacity(first.len() + rest.len());
-    whole.extend_from_slice(&first);
-    whole.extend_from_slice(&rest);
-    Ok(whole.freeze())
+    Ok(first.unwrap_or_else(|| whole.freeze()))
 }
 
 /// Why a body broke off: malformed, or its sender is gone.
@@ -132,7 +131,8 @@ pub async fn gathered(mut body: Body) -> Body {
 fn whole(frames: Vec<Result<Frame<Bytes>, BodyError>>) -> Body {
     let data =
         |frame: &Result<Frame<Bytes>, BodyError>| frame.as_ref().ok().and_then(|frame| frame.data_ref().cloned());
-    match frames.iter().map(data).collect::<Option<Vec<_>>>() {
+    match frames.iter().map(data).collect::<Option<Vec<_>>>().as_deref() {
+        Some([piece]) => full(piece.clone()),
         Some(pieces) => full(pieces.concat()),
         None => StreamBody::new(futures::stream::iter(frames)).boxed_unsync(),
     }

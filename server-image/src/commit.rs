@@ -2,6 +2,8 @@
 //! the backend sends no headers for a while, is committed to `200 text/event-stream`, so that proxies on the way and the
 //! client see life. Whatever the backend then answers travels as events; a JSON answer becomes one event.
 
+use std::pin::Pin;
+
 use bytes::Bytes;
 use futures::stream::{self, StreamExt as _};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -18,8 +20,7 @@ type Answer = Result<Response<Body>, Refusal>;
 type Frames = Result<Frame<Bytes>, BodyError>;
 
 /// Waits for the answer to those who wait, and commits to an event stream when it takes too long.
-pub async fn patiently(answer: impl Future<Output = Answer> + Send + 'static, waiting: Waiting) -> Answer {
-    let mut answer = Box::pin(answer);
+pub async fn patiently(mut answer: Pin<Box<dyn Future<Output = Answer> + Send>>, waiting: Waiting) -> Answer {
     if let Ok(prompt) = tokio::time::timeout(SILENCE, &mut answer).await {
         return prompt;
     }
@@ -100,7 +101,7 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(20)).await;
             answer
         };
-        let response = patiently(answer, waiting()).await.unwrap();
+        let response = patiently(Box::pin(answer), waiting()).await.unwrap();
         assert!(is_event_stream(response.headers()));
         let status = response.status();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
@@ -136,7 +137,7 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(14)).await;
             Ok(json(StatusCode::OK, "{\n}".into()))
         };
-        let response = patiently(answer, waiting()).await.unwrap();
+        let response = patiently(Box::pin(answer), waiting()).await.unwrap();
         assert_eq!(essence(response.headers()), "application/json");
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "{\n}");
     }

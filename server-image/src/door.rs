@@ -84,7 +84,6 @@ pub struct Door {
     phase: watch::Sender<Phase>,
     changed: watch::Sender<u64>,
     requests: AtomicU64,
-    instance: u64,
     /// HTTP clients.
     pub clients: Clients,
     /// Calls that run on when their client has gone; a stop waits for them.
@@ -100,9 +99,10 @@ pub struct Door {
 }
 
 impl Door {
-    /// A front door with nothing in force. `instance` makes its request ids unlike those of others.
-    pub fn new(instance: u64) -> Self {
-        Self { instance, ..Self::default() }
+    /// A front door with nothing in force. Its request ids count from `first`, a random number, so that they are unlike
+    /// those of others.
+    pub fn new(first: u64) -> Self {
+        Self { requests: AtomicU64::new(first), ..Self::default() }
     }
 
     /// The same in a pod, whose peers listen at `peer_port`.
@@ -194,8 +194,8 @@ impl Door {
     }
 
     /// An id for a request that brought none.
-    pub fn next_request_id(&self) -> String {
-        format!("{:016x}-{:x}", self.instance, self.requests.fetch_add(1, Ordering::Relaxed))
+    pub fn next_request_id(&self) -> u64 {
+        self.requests.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Resolves when the caller is not welcome any more: key revoked or expired, anonymous access closed, or the front

@@ -146,7 +146,7 @@ impl Exchange {
             }
         };
         let deadline = (!admitted.endless).then_some(deadline);
-        let asking = self.ask(work, deadline);
+        let asking = Box::pin(self.ask(work, deadline));
         let answer = if patient { commit::patiently(asking, admitted.waiting.clone()).await } else { asking.await };
         let response = answer.map_err(|refusal| admitted.refused(refusal))?;
         let settled = part.settle(&self, &asked, response).await.map_err(|refusal| admitted.refused(refusal))?;
@@ -183,15 +183,15 @@ impl Exchange {
     /// answer to the client has begun.
     fn ask(&self, work: Work, deadline: Option<Instant>) -> impl Future<Output = Answer> + Send + use<> {
         let (door, rules, seen) = (Arc::clone(&self.door), Arc::clone(&self.rules), self.seen.clone());
-        let subject = self.principal.subject();
-        let unwelcome = Arc::clone(&self.door).until_unwelcome(self.principal.clone(), false);
+        let principal = self.principal.clone();
         async move {
             let answer = async {
                 match (work, &rules.backend) {
                     (Work::Answer(answer), _) => Ok(answer.await),
                     (Work::Relay(outgoing), Backend::Http(relay)) => relay.exchange(outgoing, &seen).await,
+                    // On the heap, so that it takes no room in the calls of other backends.
                     (Work::Relay(outgoing), Backend::Sse(relay)) => {
-                        bridge::answer(&door, relay, outgoing, subject, &seen).await
+                        Box::pin(bridge::answer(&door, relay, outgoing, principal.subject(), &seen)).await
                     }
                     (Work::Relay(_), Backend::Tools(_)) => Err(Refusal::MethodNotAllowed { allow: ALLOWED_STATELESS }),
                 }
@@ -200,6 +200,7 @@ impl Exchange {
                 return timeout_at(deadline, answer).await.unwrap_or(Err(Refusal::BackendSlow));
             }
             // A stream without end may take its time, as long as the caller is welcome.
+            let unwelcome = Box::pin(Arc::clone(&door).until_unwelcome(principal.clone(), false));
             tokio::select! {
                 answer = answer => answer,
                 () = unwelcome => match door.phase() {

@@ -1,7 +1,6 @@
 //! What is counted. Labels are static words: no name of a server, key, tool or host is ever a label.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
 
 use mooring_contract::door_status::Unreachable;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -107,15 +106,17 @@ impl Default for Metrics {
 /// Counts one exchange, until it is dropped.
 #[derive(Debug)]
 pub struct InFlight {
-    gauges: Vec<Gauge<i64, AtomicI64>>,
+    requests: Gauge,
+    streams: Option<Gauge>,
     room: Permit,
     session: Option<InUse>,
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        for gauge in &self.gauges {
-            gauge.dec();
+        self.requests.dec();
+        if let Some(streams) = &self.streams {
+            streams.dec();
         }
     }
 }
@@ -123,8 +124,10 @@ impl Drop for InFlight {
 impl InFlight {
     /// Counts the exchange as an event stream, too.
     pub fn as_stream(&mut self, metrics: &Arc<Metrics>) {
-        metrics.streams.inc();
-        self.gauges.push(metrics.streams.clone());
+        if self.streams.is_none() {
+            metrics.streams.inc();
+            self.streams = Some(metrics.streams.clone());
+        }
     }
 
     /// Keeps a session in use.
@@ -152,7 +155,7 @@ impl Metrics {
     /// Counts an exchange that begins, and has room.
     pub fn begin(&self, room: Permit) -> InFlight {
         self.in_flight.inc();
-        InFlight { gauges: vec![self.in_flight.clone()], room, session: None }
+        InFlight { requests: self.in_flight.clone(), streams: None, room, session: None }
     }
 
     /// Open connections of that listener.

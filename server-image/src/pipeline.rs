@@ -54,7 +54,7 @@ pub struct Arrival {
 pub async fn answer(door: &Arc<Door>, arrival: Arrival, request: Request<Body>) -> Response<Body> {
     let (parts, mut body) = request.into_parts();
     let version = parts.version;
-    let request_id = headers::request_id(&parts.headers).unwrap_or_else(|| made_request_id(door));
+    let request_id = headers::request_id(&parts.headers).unwrap_or_else(|| door.next_request_id().into());
     let mut entry = Entry::new(&parts, &request_id);
     let expects = parts.headers.contains_key(EXPECT);
     let has_body = parts.method == Method::POST;
@@ -188,14 +188,11 @@ async fn routed(
     let mut exchange = Exchange::begin(door, rules, arrival, principal, seen, &parts.method)?;
     exchange.standing = standing;
     match route {
-        Route::Stream => sse::open(exchange, parts).await,
-        Route::Messages => sse::message(exchange, parts, body, entry).await,
+        // On the heap, so that they take no room in every request.
+        Route::Stream => Box::pin(sse::open(exchange, parts)).await,
+        Route::Messages => Box::pin(sse::message(exchange, parts, body, entry)).await,
         _ => exchange.serve(parts, body, entry).await,
     }
-}
-
-fn made_request_id(door: &Door) -> HeaderValue {
-    HeaderValue::try_from(door.next_request_id()).unwrap_or_else(|_| HeaderValue::from_static("0"))
 }
 
 fn text(status: StatusCode, text: String) -> Response<Body> {

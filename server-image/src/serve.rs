@@ -33,7 +33,7 @@ use crate::{session, sources, stdio};
 /// Serves until a stop signal or, over stdio, the end of input.
 pub async fn run(arguments: Serve) -> anyhow::Result<()> {
     let mut stop = Stop::new()?;
-    let (door, pod) = (Door::new(instance()?), arguments.pod());
+    let (door, pod) = (Door::new(random()?), arguments.pod());
     let door = Arc::new(match &pod {
         Some((pod, addresses)) => door.in_pod(*pod, addresses.first().map_or(port::PEER, SocketAddr::port)),
         None => door,
@@ -221,7 +221,7 @@ fn environment(name: &str) -> Option<String> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the rim: randomness for request ids")]
-fn instance() -> anyhow::Result<u64> {
+fn random() -> anyhow::Result<u64> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes)?;
     Ok(u64::from_be_bytes(bytes))

@@ -38,7 +38,8 @@ pub fn under(terms: Terms, body: Body) -> Body {
     let silence = terms.comments.then(|| Box::pin(tokio::time::sleep(SILENCE)));
     http_body_util::BodyExt::boxed_unsync(Answer {
         inner: body,
-        deadline: terms.deadline.map(|deadline| Box::pin(tokio::time::sleep_until(deadline))),
+        deadline: terms.deadline,
+        overdue: None,
         end: terms.end,
         silence,
         boundary: Boundary::default(),
@@ -49,7 +50,9 @@ pub fn under(terms: Terms, body: Body) -> Body {
 
 struct Answer {
     inner: Body,
-    deadline: Option<Pin<Box<Sleep>>>,
+    deadline: Option<Instant>,
+    /// Resolves at the deadline; made when the answer is first waited for, which most never are.
+    overdue: Option<Pin<Box<Sleep>>>,
     end: Option<End>,
     silence: Option<Pin<Box<Sleep>>>,
     boundary: Boundary,
@@ -82,7 +85,7 @@ impl HttpBody for Answer {
             this.stop();
             return Poll::Ready(None);
         }
-        if this.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(cx).is_ready()) {
+        if this.overdue.as_mut().is_some_and(|overdue| overdue.as_mut().poll(cx).is_ready()) {
             if this.end.is_none() {
                 this.stop();
                 return Poll::Ready(Some(Err(Overdue.into()))); // it must be seen to be cut off
@@ -105,6 +108,13 @@ impl HttpBody for Answer {
                 Poll::Ready(end)
             }
             Poll::Pending => {
+                if let Some(deadline) = this.deadline.take() {
+                    let mut overdue = Box::pin(tokio::time::sleep_until(deadline));
+                    if overdue.as_mut().poll(cx).is_ready() {
+                        cx.waker().wake_by_ref();
+                    }
+                    this.overdue = Some(overdue);
+                }
                 let Some(silence) = &mut this.silence else { return Poll::Pending };
                 while silence.as_mut().poll(cx).is_ready() {
                     silence.as_mut().reset(clock::instant() + SILENCE);
