@@ -227,3 +227,119 @@ impl Idle {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    /// What happens at the server.
+    #[derive(Debug, PartialEq, Eq)]
+    enum Seen {
+        Connection,
+        Request,
+        End,
+    }
+
+    const KNOWN_LENGTH: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+    const CHUNKED: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
+    const ENDLESS: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n";
+
+    /// A server that answers each request so, and closes the connection after so many.
+    async fn server(answer: &'static str, most: usize) -> (Loopback, mpsc::UnboundedReceiver<Seen>) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let loopback = Loopback::new(listener.local_addr().unwrap().port());
+        let (seen, receiver) = mpsc::unbounded_channel();
+        tokio_util::task::TaskTracker::new().spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let _ = seen.send(Seen::Connection);
+                for _ in 0..most {
+                    let mut request = [0; 1024];
+                    if stream.read(&mut request).await.unwrap_or_default() == 0 {
+                        break;
+                    }
+                    let _ = seen.send(Seen::Request);
+                    stream.write_all(answer.as_bytes()).await.unwrap();
+                }
+                drop(stream);
+                let _ = seen.send(Seen::End);
+            }
+        });
+        (loopback, receiver)
+    }
+
+    fn request() -> Request<Full<Bytes>> {
+        Request::post("/mcp").header("host", "localhost").body(Full::new(Bytes::from_static(b"{}"))).unwrap()
+    }
+
+    async fn read(loopback: &Loopback) -> Bytes {
+        loopback.exchange(request()).await.unwrap().into_body().collect().await.unwrap().to_bytes()
+    }
+
+    async fn next(seen: &mut mpsc::UnboundedReceiver<Seen>, expected: &[Seen]) {
+        for expected in expected {
+            assert_eq!(&seen.recv().await.unwrap(), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_kept_once_its_answer_was_read() {
+        for answer in [KNOWN_LENGTH, CHUNKED] {
+            let (loopback, mut seen) = server(answer, 3).await;
+            for _ in 0..3 {
+                assert_eq!(read(&loopback).await, "ok");
+            }
+            next(&mut seen, &[Seen::Connection, Seen::Request, Seen::Request, Seen::Request, Seen::End]).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_was_closed_meanwhile_costs_nothing() {
+        let (loopback, mut seen) = server(KNOWN_LENGTH, 1).await;
+        for _ in 0..3 {
+            assert_eq!(read(&loopback).await, "ok");
+            next(&mut seen, &[Seen::Connection, Seen::Request, Seen::End]).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_nobody_wants_ends_its_connection() {
+        let (loopback, mut seen) = server(ENDLESS, 2).await;
+        let mut body = loopback.exchange(request()).await.unwrap().into_body();
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "ok");
+        drop(body);
+        next(&mut seen, &[Seen::Connection, Seen::Request, Seen::End]).await;
+    }
+
+    #[tokio::test]
+    async fn a_request_that_may_have_begun_is_not_sent_again() {
+        let (loopback, mut seen) = server("", 1).await;
+        let failure = loopback.exchange(request()).await.err().unwrap();
+        assert!(matches!(failure, Failure::Broken(_)), "{failure}");
+        next(&mut seen, &[Seen::Connection, Seen::Request, Seen::End]).await;
+        assert!(seen.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_away_is_told_from_one_that_broke() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let loopback = Loopback::new(listener.local_addr().unwrap().port());
+        drop(listener);
+        let failure = loopback.exchange(request()).await.err().unwrap();
+        assert!(matches!(failure, Failure::Away(_)), "{failure}");
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_is_closed_before_the_server_closes_it() {
+        let (loopback, mut seen) = server(KNOWN_LENGTH, 2).await;
+        assert_eq!(read(&loopback).await, "ok");
+        next(&mut seen, &[Seen::Connection, Seen::Request]).await;
+        tokio::time::pause(); // from here on time passes as soon as nothing else happens
+        next(&mut seen, &[Seen::End]).await;
+        assert!(loopback.idle.waiting().lines.is_empty());
+    }
+}
