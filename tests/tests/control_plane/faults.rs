@@ -11,13 +11,22 @@ use mooring_tests::fault_proxy::{Fault, Refusal};
 use mooring_tests::wait::until;
 use serde_json::json;
 
-use crate::world::{SOON, Scope, World, control_plane, full, full_children, install_class, install_crd, left_out};
+use crate::world::{
+    SOON, Scope, World, control_plane, full, full_children, install_class, install_crd, left_out, patched, scaled,
+    scaled_children,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_kind_of_write_survives_refusals() -> Result<()> {
     let world = World::new("refusals").await?;
     let _operator = world.operator().await?;
-    world.apply("reference", &full("reference.refusals.example.com")).await?;
+    let spec = |name: &str| patched(&full(&format!("{name}.refusals.example.com")), &scaled());
+    let children = |name: &str| {
+        let mut children = [full_children(name), scaled_children(name)].concat();
+        children.sort();
+        children
+    };
+    world.apply("reference", &spec("reference")).await?;
     world.at_rest(&["reference"]).await?;
     let rename = |text: &str, to: &str| text.replace("reference", to);
     let reference = serde_json::to_string(&world.children("reference").await?.without_chance().0)?;
@@ -32,7 +41,7 @@ async fn every_kind_of_write_survives_refusals() -> Result<()> {
     let mut kinds = writes.clone();
     kinds.sort();
     kinds.dedup();
-    assert!(kinds.len() >= 8, "written are {kinds:?}");
+    assert!(kinds.len() >= 10, "written are {kinds:?}");
     let mut names = Vec::new();
     for (index, code) in [409, 429, 500, 503, 422].into_iter().enumerate() {
         for (resource, subresource) in &kinds {
@@ -50,15 +59,15 @@ async fn every_kind_of_write_survives_refusals() -> Result<()> {
                     && request.subresource == subresource
                     && (mine || posted)
             });
-            world.apply(&name, &full(&format!("{name}.refusals.example.com"))).await?;
+            world.apply(&name, &spec(&name)).await?;
             names.push(name);
         }
     }
     let borrowed: Vec<&str> = names.iter().map(String::as_str).collect();
     until("every server to have its children", Duration::from_secs(90), || async {
         for name in &borrowed {
-            let children = world.children(name).await?;
-            ensure!(children.names() == full_children(name), "{name} has {:?}", children.names());
+            let found = world.children(name).await?;
+            ensure!(found.names() == children(name), "{name} has {:?}", found.names());
         }
         Ok(())
     })

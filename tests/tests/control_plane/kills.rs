@@ -1,5 +1,7 @@
 //! The operator is killed before and after each of its writes, and answers are lost: the end is the same.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use mooring_contract::{Key, KeyRecord};
 use mooring_tests::fault_proxy::{Fault, Request};
@@ -10,12 +12,15 @@ use serde_json::{Value, json};
 use crate::world::{Children, SOON, World, entries, entry, full, patched};
 
 const SERVER: &str = "weather";
+/// The garbage collector looks for new kinds twice a minute, and the first server here is deleted soon after its kind came.
+const GONE: Duration = Duration::from_secs(90);
 
 fn changed(spec: &Value) -> Value {
     let patch = json!({
         "http": {"image": "example.com/server:2"},
         "hosts": ["other.example.com"],
         "limits": {"bodyBytes": 65536},
+        "replicas": 2, // with a PodDisruptionBudget
         "auth": {"keys": [{"name": "laptop"}, {"name": "robot"}]},
     });
     patched(spec, &patch)
@@ -146,11 +151,13 @@ async fn matrix(namespace: &str, fault: Fault) -> Result<()> {
 /// Deletes the server, and waits for the garbage collector to end its pods' owners, so that the next one begins afresh.
 async fn remove(world: &World<'_>) -> Result<()> {
     world.delete("McpServer", SERVER).await?;
-    until("the children to be gone", SOON, || async {
+    until("the children to be gone", GONE, || async {
         let sets = world.kind("ReplicaSet").list(&kube::api::ListParams::default()).await?;
         let services = world.kind("Service").list(&kube::api::ListParams::default()).await?;
         let secrets = world.kind("Secret").list(&kube::api::ListParams::default()).await?;
-        ensure!(sets.items.is_empty() && services.items.is_empty() && secrets.items.is_empty(), "some are there");
+        let all = [sets, services, secrets].into_iter().flatten();
+        let left: Vec<_> = all.map(|object| (object.metadata.name, object.metadata.deletion_timestamp)).collect();
+        ensure!(left.is_empty(), "there are {left:?}");
         Ok(())
     })
     .await

@@ -26,7 +26,7 @@ use tempfile::TempDir;
 
 pub(crate) use setup::{cluster, control_plane, install_class, install_crd, left_out};
 use setup::{grant, make_namespace};
-pub(crate) use specs::{full, full_children, patched};
+pub(crate) use specs::{full, full_children, patched, scaled, scaled_children};
 use stored::{CHILD_KINDS, stored};
 pub(crate) use stored::{Children, condition, entries, entry, text};
 

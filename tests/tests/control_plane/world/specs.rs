@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 /// The IngressClass that exists.
 pub(super) const CLASS: &str = "traefik";
 
-/// A server with every kind of child, and two declared keys. `host` keeps servers apart.
+/// A server with every kind of child but those of scale, and two declared keys. `host` keeps servers apart.
 pub(crate) fn full(host: &str) -> Value {
     json!({
         "http": {"image": "example.com/server:1", "port": 3001},
@@ -24,6 +24,16 @@ pub(crate) fn full_children(name: &str) -> Vec<String> {
     children.extend(["key.ci", "key.laptop", "keys", "session"].map(|secret| format!("Secret/{name}.{secret}")));
     children.sort();
     children
+}
+
+/// What gives a server the kinds of scale, to be merged over a spec with source `http`.
+pub(crate) fn scaled() -> Value {
+    json!({"http": {"resources": {"requests": {"cpu": "10m"}}}, "autoscaling": {"maxReplicas": 2}})
+}
+
+/// The children that it brings.
+pub(crate) fn scaled_children(name: &str) -> Vec<String> {
+    ["HorizontalPodAutoscaler", "PodDisruptionBudget"].map(|kind| format!("{kind}/{name}")).into()
 }
 
 /// `base` with a merge patch applied (RFC 7386).
