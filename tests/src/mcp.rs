@@ -174,6 +174,21 @@ impl Target {
         tokio::time::timeout(PATIENCE, begin).await.context("no answer in time")?
     }
 
+    /// Begins a session of a legacy client, and returns the way into it.
+    pub async fn begin_session(&self) -> Result<Self> {
+        let client = json!({"name": "mooring-tests", "version": "1.0.0"});
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client});
+        let message = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+        let begun = self.send("POST", message.to_string()).await?;
+        ensure!(begun.status == StatusCode::OK, "initialize: {} {}", begun.status, begun.text());
+        let id = begun.headers.get("mcp-session-id").context("initialize began no session")?.to_str()?;
+        let within = self.with_header("mcp-session-id", id).with_header("mcp-protocol-version", "2025-11-25");
+        let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        let answer = within.send("POST", initialized.to_string()).await?;
+        ensure!(answer.status == StatusCode::ACCEPTED, "initialized: {} {}", answer.status, answer.text());
+        Ok(within)
+    }
+
     /// One request of a legacy client without a session.
     pub async fn request(&self, method: &str, params: Value) -> Result<Value> {
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});

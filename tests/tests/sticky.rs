@@ -181,14 +181,7 @@ async fn session(target: &Target, (tool, arguments): (&str, &Value), expected: &
     let message = |id: usize, method: &str, params: Value| {
         json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
     };
-    let client =
-        json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
-    let begun = target.send("POST", message(0, "initialize", client)).await?;
-    let id = begun.headers.get("mcp-session-id").with_context(|| begun.text())?.to_str()?.to_owned();
-    let within = target.with_header("mcp-session-id", &id).with_header("mcp-protocol-version", "2025-11-25");
-    let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string();
-    let ready = within.send("POST", ready).await?;
-    ensure!(ready.status == 202, "initialized: {} {}", ready.status, ready.text());
+    let within = target.begin_session().await?;
     for number in 1..=CALLS {
         let call = within.send("POST", message(number, "tools/call", json!({"name": tool, "arguments": arguments})));
         let answer = call.await?;

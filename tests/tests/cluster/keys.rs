@@ -112,12 +112,7 @@ pub(crate) async fn an_open_stream_ends_with_its_key(room: Room) -> Result<()> {
 
     let mut streams = Vec::new();
     for target in [&target, &declared] {
-        let client = json!({"name": "raw", "version": "1"});
-        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client});
-        let message = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
-        let answer = target.send("POST", message.to_string()).await?;
-        let session = answer.headers.get("mcp-session-id").with_context(|| answer.text())?.to_str()?.to_owned();
-        let stream = target.with_header("mcp-session-id", &session).open("GET", "").await?;
+        let stream = target.begin_session().await?.open("GET", "").await?;
         ensure!(stream.status == StatusCode::OK, "{}", stream.status);
         streams.push(stream);
     }

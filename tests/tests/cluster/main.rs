@@ -17,6 +17,7 @@ mod pods;
 mod refusals;
 mod room;
 mod runner;
+mod sessions;
 mod sizes;
 mod specs;
 mod tls;
@@ -65,6 +66,8 @@ const SCENARIOS: &[Scenario] = scenarios! {
     Together Any changes::a_rollout_of_declared_tools_loses_no_call;
     Together Any changes::a_rollout_of_an_image_loses_no_call;
     Together Any changes::what_is_deleted_leaves_nothing;
+    Together Any sessions::a_session_stays_on_its_pod_until_that_is_gone;
+    Together Any sessions::a_rollout_loses_no_session;
     Alone Any sizes::a_new_server_answers_within_seconds;
     Alone Own("it reads the memory of a process on the node") sizes::images_and_memory_stay_small;
     Alone Any keys::a_revoked_key_stops_on_every_pod;

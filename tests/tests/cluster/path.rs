@@ -112,25 +112,11 @@ pub(crate) async fn the_smallest_server_answers_at_its_service(room: Room) -> Re
     Ok(())
 }
 
-async fn initialize(target: &Target) -> Result<Target> {
-    let client = json!({"name": "raw", "version": "1"});
-    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client});
-    let message = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
-    let answer = target.send("POST", message.to_string()).await?;
-    ensure!(answer.status == StatusCode::OK, "{}: {}", answer.status, answer.text());
-    let session = answer.headers.get("mcp-session-id").context("no session")?.to_str()?;
-    let within = target.with_header("mcp-session-id", session).with_header("mcp-protocol-version", "2025-11-25");
-    let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-    let answer = within.send("POST", initialized.to_string()).await?;
-    ensure!(answer.status == StatusCode::ACCEPTED, "{}: {}", answer.status, answer.text());
-    Ok(within)
-}
-
 /// A session with `server-everything`: state is kept between calls, a stream arrives event by event, DELETE ends it.
 pub(crate) async fn a_session_streams_as_it_goes(room: Room) -> Result<()> {
     let demo = room.world.demo().await?;
     let target = demo.entrance("everything", "laptop").await?;
-    let within = initialize(&target).await?;
+    let within = target.begin_session().await?;
     for message in ["one", "two", "three"] {
         assert_eq!(within.call("echo", json!({"message": message})).await?, format!("Echo: {message}"));
     }
@@ -167,7 +153,7 @@ pub(crate) async fn a_session_streams_as_it_goes(room: Room) -> Result<()> {
     let ended = within.send("DELETE", "").await?;
     assert!(ended.status.is_success(), "{}: {}", ended.status, ended.text());
     assert!(within.call("echo", json!({"message": "late"})).await.is_err(), "the session is over");
-    assert!(initialize(&target).await.is_ok(), "and another can begin");
+    assert!(target.begin_session().await.is_ok(), "and another can begin");
     Ok(())
 }
 

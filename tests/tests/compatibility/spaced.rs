@@ -47,14 +47,7 @@ async fn a_call_after_five_silent_seconds_is_answered() -> Result<()> {
 /// How many calls were answered, one after another in one session.
 async fn calls(door: FrontDoorProcess, caller: u32, call: Value) -> Result<u32> {
     door.ready().await?;
-    let client = json!({"name": "mooring-tests", "version": "1.0.0"});
-    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client});
-    let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
-    let begun = door.target().send("POST", initialize.to_string()).await?;
-    let session = begun.headers.get("mcp-session-id").context("no session")?.to_str()?;
-    let target = door.target().with_header("mcp-session-id", session).with_header("mcp-protocol-version", "2025-11-25");
-    let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-    target.send("POST", initialized.to_string()).await?;
+    let target = door.target().begin_session().await?;
     let request = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).to_string();
     let mut answered = 0;
     for round in 0..CALLS {
