@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -31,6 +31,9 @@ pub const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(I
 const IDLE: Duration = Duration::from_secs(2);
 /// Longest wait for a connection, at each address.
 const CONNECT: Duration = Duration::from_secs(2);
+
+/// What is read at once of a stream: events are small and far between, and streams are many.
+const STREAM_BUFFER: usize = 2048;
 
 /// The way to the server at one port.
 #[derive(Debug)]
@@ -58,6 +61,9 @@ impl Loopback {
 
     /// One exchange, until the answer's headers are there.
     pub async fn exchange(&self, mut request: Request<Full<Bytes>>) -> Result<Response<FromBackend>, Failure> {
+        if request.method() == Method::GET {
+            return self.open(request).await;
+        }
         while let Some(line) = self.idle.take() {
             match line.exchange(request, &self.idle).await {
                 Ok(answer) => return Ok(answer),
@@ -67,20 +73,41 @@ impl Loopback {
                 },
             }
         }
-        let line = Box::pin(self.connect()).await?; // on the heap: most exchanges have no need of it
+        // On the heap: most exchanges have no need of it.
+        Box::pin(self.on_new_line(request, None)).await
+    }
+
+    /// Opens a stream, on a connection of its own with a small buffer. Where the answer's head does not fit into it, the
+    /// stream is opened again, which GET allows (RFC 9110 section 9.2.2).
+    async fn open(&self, request: Request<Full<Bytes>>) -> Result<Response<FromBackend>, Failure> {
+        match self.on_new_line(request.clone(), Some(STREAM_BUFFER)).await {
+            Err(Failure::Broken(error)) if error.is_parse_too_large() => self.on_new_line(request, None).await,
+            answer => answer,
+        }
+    }
+
+    async fn on_new_line(
+        &self,
+        request: Request<Full<Bytes>>,
+        buffer: Option<usize>,
+    ) -> Result<Response<FromBackend>, Failure> {
+        let line = self.connect(buffer).await?;
         line.exchange(request, &self.idle).await.map_err(|failed| Failure::Broken(failed.into_error()))
     }
 
-    async fn connect(&self) -> Result<Box<Line>, Failure> {
+    /// `buffer`: how many bytes it reads at once, where it serves one exchange alone.
+    async fn connect(&self, buffer: Option<usize>) -> Result<Box<Line>, Failure> {
         let mut last = std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
         for address in LOOPBACK {
             let opening = timeout(CONNECT, TcpStream::connect(SocketAddr::new(address, self.port))).await;
             match opening.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into())) {
                 Ok(stream) => {
                     let _ = stream.set_nodelay(true); // a socket without it still works
-                    let shaken = http1::handshake(TokioIo::new(stream)).await;
+                    let mut builder = http1::Builder::new();
+                    builder.read_buf_exact_size(buffer);
+                    let shaken = builder.handshake(TokioIo::new(stream)).await;
                     let (sender, connection) = shaken.map_err(Failure::Broken)?;
-                    return Ok(Box::new(Line { sender, connection: Some(connection) }));
+                    return Ok(Box::new(Line { sender, connection: Some(connection), keeps: buffer.is_none() }));
                 }
                 Err(error) => last = error,
             }
@@ -94,6 +121,8 @@ struct Line {
     sender: http1::SendRequest<Full<Bytes>>,
     /// None when it has ended.
     connection: Option<http1::Connection<TokioIo<TcpStream>, Full<Bytes>>>,
+    /// Whether it may serve another exchange.
+    keeps: bool,
 }
 
 impl Line {
@@ -133,7 +162,7 @@ impl FromBackend {
     fn end(&mut self, cx: &mut Context<'_>) {
         let Some(mut line) = self.line.take() else { return };
         line.drive(cx);
-        if line.connection.is_some() && line.sender.is_ready() {
+        if line.keeps && line.connection.is_some() && line.sender.is_ready() {
             self.idle.put(line);
         }
     }
@@ -313,6 +342,21 @@ mod tests {
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "ok");
         drop(body);
         next(&mut seen, &[Seen::Connection, Seen::Request, Seen::End]).await;
+    }
+
+    #[tokio::test]
+    async fn a_stream_may_begin_with_a_large_head() {
+        let head = format!("HTTP/1.1 200 OK\r\nx-large: {}\r\ncontent-length: 2\r\n\r\nok", "x".repeat(9000));
+        for (answer, connections) in [(KNOWN_LENGTH, 1), (Box::leak(head.into_boxed_str()), 2)] {
+            let (loopback, mut seen) = server(answer, 1).await;
+            let get = Request::get("/mcp").header("host", "localhost").body(Full::default()).unwrap();
+            let body = loopback.exchange(get).await.unwrap().into_body();
+            assert_eq!(body.collect().await.unwrap().to_bytes(), "ok");
+            for _ in 0..connections {
+                next(&mut seen, &[Seen::Connection, Seen::Request, Seen::End]).await;
+            }
+            assert!(seen.is_empty());
+        }
     }
 
     #[tokio::test]
