@@ -149,11 +149,14 @@ async fn what_a_killed_guard_leaves_is_cleared_by_the_next_start() -> Result<()>
     next.stop().await
 }
 
-/// The names of everything that is not in a namespace.
+/// The names of everything that is not in a namespace, sorted: component statuses come in the order in which they answered.
 async fn top_level(cluster: &Cluster) -> Result<String> {
     let kinds = cluster.kubectl(["api-resources", "--namespaced=false", "--verbs=list", "-o", "name"]).await?;
     let kinds: Vec<&str> = kinds.lines().collect();
-    cluster.kubectl(["get", &kinds.join(","), "-o", "name"]).await
+    let names = cluster.kubectl(["get", &kinds.join(","), "-o", "name"]).await?;
+    let mut names: Vec<&str> = names.lines().collect();
+    names.sort_unstable();
+    Ok(names.join("\n"))
 }
 
 #[tokio::test]
