@@ -64,14 +64,14 @@ async fn every_kind_of_write_survives_refusals() -> Result<()> {
         }
     }
     let borrowed: Vec<&str> = names.iter().map(String::as_str).collect();
-    until("every server to have its children", Duration::from_secs(90), || async {
-        for name in &borrowed {
+    for name in &borrowed {
+        until(&format!("{name} to have its children"), Duration::from_secs(90), || async {
             let found = world.children(name).await?;
-            ensure!(found.names() == children(name), "{name} has {:?}", found.names());
-        }
-        Ok(())
-    })
-    .await?;
+            ensure!(found.names() == children(name), "it has {:?}", found.names());
+            Ok(())
+        })
+        .await?;
+    }
     for name in &borrowed {
         world.condition(name, "Accepted", "True", "Accepted", "").await?;
     }
