@@ -9,7 +9,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
 use super::place::{Named, Standing};
-use super::registry::InUse;
+use super::registry::{InUse, Whose};
 use super::seats::Seat;
 use super::token::Place;
 use super::{Sealing, secret};
@@ -72,8 +72,10 @@ impl Part {
         match named {
             Named::Nothing => Ok(Self::None),
             Named::There(_) | Named::Unknown => Err(Refusal::SessionUnknown),
-            Named::Here { token, id } => {
-                let enter = || door.sessions.owned.enter(id.clone(), || door.sessions.seats.add(&door.metrics));
+            Named::Here { token, id, issued } => {
+                let whose = Whose::of(exchange.principal.subject(), *issued);
+                let seat = || door.sessions.seats.add(&door.metrics);
+                let enter = || door.sessions.owned.enter(id.clone(), whose, seat);
                 let in_use = if kept_here { None } else { Some(enter().ok_or(Refusal::SessionUnknown)?) };
                 headers.insert(SESSION, secret(id).ok_or(Refusal::SessionUnknown)?);
                 Ok(Self::Uses { token: secret(token).ok_or(Refusal::SessionUnknown)?, id: id.clone(), in_use })
@@ -104,7 +106,8 @@ impl Part {
                 let token = sealing.seal(rules, &subject, Place::Header, id.clone(), exchange.arrival.wall);
                 let token = token.and_then(|token| secret(token.as_bytes())).ok_or(Refusal::BackendSession)?;
                 response.headers_mut().insert(SESSION, token);
-                let in_use = seat.map(|seat| door.sessions.owned.begin(id, seat));
+                let whose = Whose::of(subject, exchange.arrival.wall);
+                let in_use = seat.map(|seat| door.sessions.owned.begin(id, whose, seat));
                 Ok((response, in_use))
             }
             Self::Uses { token, id, in_use } => {

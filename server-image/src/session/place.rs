@@ -41,6 +41,8 @@ pub enum Named {
         token: Bytes,
         /// What the session is called here.
         id: Bytes,
+        /// When it began.
+        issued: Timestamp,
     },
     /// One of another pod.
     There(Away),
@@ -118,7 +120,7 @@ fn named(sealing: &Sealing, rules: &Rules, asked: &Asked<'_>, place: Place, text
     if over {
         Named::Unknown
     } else if contents.owner.uid == sealing.me.uid {
-        Named::Here { token: Bytes::copy_from_slice(text), id: contents.id }
+        Named::Here { token: Bytes::copy_from_slice(text), id: contents.id, issued: contents.issued }
     } else if asked.forwarded {
         Named::Unknown
     } else {

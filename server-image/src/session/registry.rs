@@ -1,15 +1,17 @@
-//! The sessions of the backend that this pod owns: when each was used last, and which have ended. Nothing in it is needed
-//! to serve a session; one that is not here (the front door was started anew) is taken in with its first use.
+//! The sessions of the backend that this pod owns: whose each is, when it was used last, and which have ended. Nothing in
+//! it is needed to serve a session; one that is not here (the front door was started anew) is taken in with its first use.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::seats::Seat;
 use crate::clock;
+use crate::who::Subject;
 
 /// So many ended sessions are remembered. Who asks for an older one hears of it from the backend.
 const ENDED_MAXIMUM: usize = 10_000;
@@ -26,8 +28,30 @@ struct Sessions {
     order: VecDeque<Bytes>,
 }
 
+/// For whom a session began, and when. A backend that is started anew may give an id again, and a token of the session
+/// that had it before must not open the one that has it now.
+#[derive(Debug)]
+pub struct Whose {
+    subject: Subject,
+    /// In whole seconds, as in its token.
+    since: i64,
+}
+
+impl Whose {
+    /// A session of `subject` that began then.
+    pub fn of(subject: Subject, issued: Timestamp) -> Self {
+        Self { subject, since: issued.as_second() }
+    }
+
+    /// Whether who says this means the session, or a later one of the same id.
+    fn may_enter(&self, session: &Self) -> bool {
+        self.since > session.since || (self.since == session.since && self.subject == session.subject)
+    }
+}
+
 #[derive(Debug)]
 struct Session {
+    whose: Whose,
     used: Instant,
     /// Exchanges that have not ended.
     running: usize,
@@ -56,28 +80,34 @@ impl Owned {
     }
 
     /// Takes in a session that begins.
-    pub fn begin(self: &Arc<Self>, id: Bytes, seat: Seat) -> InUse {
+    pub fn begin(self: &Arc<Self>, id: Bytes, whose: Whose, seat: Seat) -> InUse {
         let mut sessions = self.lock();
         // A backend that counts its sessions begins anew when it is started anew.
         if sessions.ended.remove(&id) {
             sessions.order.retain(|ended| *ended != id);
         }
-        sessions.alive.insert(id.clone(), Session { used: clock::instant(), running: 1, _seat: seat });
+        sessions.alive.insert(id.clone(), Session { whose, used: clock::instant(), running: 1, _seat: seat });
         InUse { owned: Arc::clone(self), id }
     }
 
-    /// Notes the use of a session, and takes it in where it is not here; `None` where it has ended.
-    pub fn enter(self: &Arc<Self>, id: Bytes, seat: impl FnOnce() -> Seat) -> Option<InUse> {
+    /// Notes the use of a session, and takes it in where it is not here; `None` where it has ended, or the id is by now
+    /// another's.
+    pub fn enter(self: &Arc<Self>, id: Bytes, whose: Whose, seat: impl FnOnce() -> Seat) -> Option<InUse> {
         let mut sessions = self.lock();
         if sessions.ended.contains(&id) {
             return None;
         }
-        let session = sessions.alive.entry(id.clone()).or_insert_with(|| Session {
-            used: clock::instant(),
-            running: 0,
-            _seat: seat(),
-        });
-        session.running += 1;
+        match sessions.alive.get_mut(&id) {
+            Some(session) if !whose.may_enter(&session.whose) => return None,
+            Some(session) => {
+                session.whose = whose;
+                session.running += 1;
+            }
+            None => {
+                let session = Session { whose, used: clock::instant(), running: 1, _seat: seat() };
+                sessions.alive.insert(id.clone(), session);
+            }
+        }
         Some(InUse { owned: Arc::clone(self), id })
     }
 
@@ -126,30 +156,51 @@ mod tests {
 
     const IDLE: Duration = Duration::from_secs(60);
 
+    fn whose(subject: &str, since: i64) -> Whose {
+        Whose::of(Subject::Key(subject.to_owned()), Timestamp::from_second(since).unwrap())
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_session_ends_when_nobody_uses_it_and_never_in_the_middle_of_something() {
         let (owned, seats, metrics) = (Arc::<Owned>::default(), Seats::default(), Metrics::default());
         let expired = || owned.expire(clock::instant(), IDLE);
         let (a, b) = (Bytes::from_static(b"a"), Bytes::from_static(b"b"));
-        let long = owned.begin(a.clone(), seats.add(&metrics));
-        drop(owned.enter(b.clone(), || seats.add(&metrics)).unwrap());
+        let long = owned.begin(a.clone(), whose("s", 1), seats.add(&metrics));
+        drop(owned.enter(b.clone(), whose("s", 1), || seats.add(&metrics)).unwrap());
         tokio::time::advance(IDLE / 2).await;
-        drop(owned.enter(b.clone(), || unreachable!()).unwrap());
+        drop(owned.enter(b.clone(), whose("s", 1), || unreachable!()).unwrap());
         tokio::time::advance(IDLE / 2).await;
         assert!(expired().is_empty());
         tokio::time::advance(IDLE / 2).await;
         assert_eq!(expired(), std::slice::from_ref(&b));
-        assert!(owned.enter(b.clone(), || unreachable!()).is_none());
+        assert!(owned.enter(b.clone(), whose("s", 1), || unreachable!()).is_none());
         assert_eq!(seats.taken(), 1);
         tokio::time::advance(IDLE * 9).await;
         assert!(expired().is_empty(), "its call runs");
         drop(long);
         tokio::time::advance(IDLE).await;
         assert_eq!(expired(), [a]);
-        drop(owned.begin(b.clone(), seats.add(&metrics)));
-        assert!(owned.enter(b.clone(), || unreachable!()).is_some(), "a new one of the same name");
+        drop(owned.begin(b.clone(), whose("s", 1), seats.add(&metrics)));
+        assert!(owned.enter(b.clone(), whose("s", 1), || unreachable!()).is_some(), "a new one of the same name");
         owned.forget(&b);
-        assert!(owned.enter(b, || seats.add(&metrics)).is_some());
+        assert!(owned.enter(b, whose("s", 1), || seats.add(&metrics)).is_some());
+    }
+
+    #[test]
+    fn an_id_that_was_given_again_is_its_new_owners_alone() {
+        let (owned, seats, metrics) = (Arc::<Owned>::default(), Seats::default(), Metrics::default());
+        let id = Bytes::from_static(b"1");
+        let enters = |subject, since| owned.enter(id.clone(), whose(subject, since), || seats.add(&metrics)).is_some();
+        drop(owned.begin(id.clone(), whose("alice", 1), seats.add(&metrics)));
+        drop(owned.begin(id.clone(), whose("bob", 2), seats.add(&metrics)));
+        assert_eq!(
+            [enters("bob", 2), enters("alice", 1), enters("alice", 2), enters("bob", 1)],
+            [true, false, false, false]
+        );
+        // This process was started anew, and the session before came first: the later one has the id.
+        owned.forget(&id);
+        assert_eq!([enters("alice", 1), enters("bob", 2), enters("alice", 1)], [true, true, false]);
+        assert_eq!(seats.taken(), 1);
     }
 
     #[test]

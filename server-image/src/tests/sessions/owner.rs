@@ -1,5 +1,7 @@
 //! What one pod makes of session ids.
 
+use std::sync::atomic::Ordering;
+
 use http::{HeaderValue, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
@@ -169,6 +171,29 @@ async fn a_front_door_that_is_started_anew_knows_its_sessions() {
     assert_eq!(front.door.status().sessions, 0);
     assert_eq!(answer(&front, "POST", Some(&token)).await.0, 200);
     assert_eq!(front.door.status().sessions, 1);
+}
+
+#[tokio::test]
+async fn an_id_that_the_backend_gives_again_is_not_the_callers_who_had_it_before() {
+    let memory = Memory::default();
+    let backend = memory.serve().await;
+    let front = pod(0, 1, &http_config(backend.port));
+    let bob = key(2);
+    let of_bob = record(&bob, None).replace("\"s\"", "\"bob\"");
+    front.keys.swap(&[(front.key.id(), &record(&front.key, None)), (bob.id(), &of_bob)]);
+    front.reloader().reload();
+    let as_bob = |mut request: http::Request<crate::body::Body>| {
+        let bearer = HeaderValue::try_from(format!("Bearer {}", bob.expose())).unwrap();
+        request.headers_mut().insert("authorization", bearer);
+        request
+    };
+    let before = initialize(&front).await;
+    memory.forget();
+    memory.begun.store(0, Ordering::SeqCst);
+    let (_, headers, _) = collect(front.ask(as_bob(front.post(INITIALIZE))).await).await;
+    let now = token(&headers);
+    assert!(is_unknown(&answer(&front, "POST", Some(&before)).await));
+    assert_eq!(text(front.ask(as_bob(request(&front, "POST", Some(&now)))).await).await.0, 200);
 }
 
 #[tokio::test]
