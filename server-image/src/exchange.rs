@@ -23,7 +23,7 @@ use crate::pipeline::{Arrival, Refused};
 use crate::refusal::Refusal;
 use crate::relay::Outgoing;
 use crate::rules::{Backend, Rules};
-use crate::session::part::{self, Part};
+use crate::session::part::Part;
 use crate::session::place::Standing;
 use crate::session::registry::InUse;
 use crate::sse::bridge;
@@ -129,10 +129,10 @@ impl Exchange {
         let patient = admitted.slow && headers::asks(&parts.headers, "text/event-stream");
         let part = match admitted.era {
             Era::Modern => Part::Raw,
-            Era::Legacy => Part::of(&self, reading.initializes(), &mut parts.headers)
-                .map_err(|refusal| admitted.refused(refusal))?,
+            Era::Legacy => {
+                Part::of(&self, reading.initializes(), &mut parts).map_err(|refusal| admitted.refused(refusal))?
+            }
         };
-        let asked = part::Asked::of(&parts);
         let work = match &self.rules.backend {
             Backend::Http(_) | Backend::Sse(_) => {
                 if admitted.era == Era::Modern {
@@ -149,7 +149,7 @@ impl Exchange {
         let asking = Box::pin(self.ask(work, deadline));
         let answer = if patient { commit::patiently(asking, admitted.waiting.clone()).await } else { asking.await };
         let response = answer.map_err(|refusal| admitted.refused(refusal))?;
-        let settled = part.settle(&self, &asked, response).await.map_err(|refusal| admitted.refused(refusal))?;
+        let settled = part.settle(&self, response).await.map_err(|refusal| admitted.refused(refusal))?;
         let mut response = self.keep(settled);
         if admitted.era == Era::Modern {
             without_session(response.headers_mut());
@@ -164,11 +164,11 @@ impl Exchange {
         if self.standing.is_stateless() {
             return Err(Refusal::MethodNotAllowed { allow: self.allowed() });
         }
-        let (part, asked) = (Part::of(&self, false, &mut parts.headers)?, part::Asked::of(&parts));
+        let part = Part::of(&self, false, &mut parts)?;
         let deadline = (parts.method == Method::DELETE).then(|| self.arrival.instant + self.rules.call_timeout);
         parts.headers.remove(CONTENT_TYPE); // there is no body
         let response = self.ask(Work::Relay(outgoing(parts, Bytes::new())), deadline).await?;
-        let settled = part.settle(&self, &asked, response).await?;
+        let settled = part.settle(&self, response).await?;
         let response = self.keep(settled);
         Ok(self.stream_back(response, deadline))
     }

@@ -14,12 +14,13 @@ use super::seats::Seat;
 use super::token::Place;
 use super::{Sealing, secret};
 use crate::body::Body;
-use crate::door::{Door, Phase};
+use crate::door::Phase;
+use crate::era;
 use crate::exchange::Exchange;
-use crate::headers::{SESSION, VERSION};
+use crate::headers::{LAST_EVENT_ID, METHOD, NAME, SESSION, Seen, VERSION};
 use crate::refusal::Refusal;
-use crate::relay::Relay;
-use crate::rules::{Backend, Rules};
+use crate::relay::{Outgoing, Relay};
+use crate::rules::Backend;
 
 /// Longest wait for an answer of the backend to the front door's own words.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -41,20 +42,20 @@ pub enum Part {
         token: HeaderValue,
         /// The backend's.
         id: Bytes,
-        /// Where the backend keeps it, and this process only knows of it.
-        in_use: Option<InUse>,
+        /// Where the backend keeps it, and this process only knows of it: with what the backend is asked.
+        known: Option<(InUse, Box<Parts>)>,
     },
 }
 
 impl Part {
-    /// Decides, and writes the backend's id into `headers`. `initializes`: whether the request is an `initialize`, which
-    /// begins a new session whatever old one it names.
-    pub fn of(exchange: &Exchange, initializes: bool, headers: &mut HeaderMap) -> Result<Self, Refusal> {
+    /// Decides, and writes the backend's id into the headers of `parts`. `initializes`: whether the request is an
+    /// `initialize`, which begins a new session whatever old one it names.
+    pub fn of(exchange: &Exchange, initializes: bool, parts: &mut Parts) -> Result<Self, Refusal> {
         let Exchange { door, rules, standing, .. } = exchange;
         let (sealing, named) = match standing {
             Standing::Raw => return Ok(Self::Raw),
             Standing::Stateless => {
-                headers.remove(SESSION);
+                parts.headers.remove(SESSION);
                 return Ok(Self::None);
             }
             Standing::Sealed(sealing, named) => (sealing, named),
@@ -65,7 +66,7 @@ impl Part {
             if door.phase() >= Phase::Draining {
                 return Err(Refusal::Stopping);
             }
-            headers.remove(SESSION);
+            parts.headers.remove(SESSION);
             let seat = (!kept_here).then(|| door.seat(rules)).transpose()?;
             return Ok(Self::Begins(sealing.clone(), seat));
         }
@@ -77,8 +78,9 @@ impl Part {
                 let seat = || door.sessions.seats.add(&door.metrics);
                 let enter = || door.sessions.owned.enter(id.clone(), whose, seat);
                 let in_use = if kept_here { None } else { Some(enter().ok_or(Refusal::SessionUnknown)?) };
-                headers.insert(SESSION, secret(id).ok_or(Refusal::SessionUnknown)?);
-                Ok(Self::Uses { token: secret(token).ok_or(Refusal::SessionUnknown)?, id: id.clone(), in_use })
+                parts.headers.insert(SESSION, secret(id).ok_or(Refusal::SessionUnknown)?);
+                let known = in_use.map(|in_use| (in_use, Box::new(parts.clone())));
+                Ok(Self::Uses { token: secret(token).ok_or(Refusal::SessionUnknown)?, id: id.clone(), known })
             }
         }
     }
@@ -88,7 +90,6 @@ impl Part {
     pub async fn settle(
         self,
         exchange: &Exchange,
-        asked: &Asked,
         mut response: Response<Body>,
     ) -> Result<(Response<Body>, Option<InUse>), Refusal> {
         let (door, rules) = (&exchange.door, &exchange.rules);
@@ -110,65 +111,54 @@ impl Part {
                 let in_use = seat.map(|seat| door.sessions.owned.begin(id, whose, seat));
                 Ok((response, in_use))
             }
-            Self::Uses { token, id, in_use } => {
+            Self::Uses { token, id, known } => {
                 if headers.contains_key(SESSION) {
                     headers.insert(SESSION, token);
                 }
-                if in_use.is_some() && is_over(door, rules, asked, &id, response.status()).await {
+                let Some((in_use, asked)) = known else { return Ok((response, None)) };
+                if is_over(exchange, *asked, &id, response.status()).await {
                     return Err(Refusal::SessionUnknown);
                 }
-                Ok((response, in_use))
+                Ok((response, Some(in_use)))
             }
         }
-    }
-}
-
-/// What was asked of the backend.
-#[derive(Clone, Debug)]
-pub struct Asked {
-    /// The method.
-    pub method: Method,
-    /// The revision that the client speaks.
-    pub version: Option<HeaderValue>,
-}
-
-impl Asked {
-    /// What is asked of it by a request.
-    pub fn of(parts: &Parts) -> Self {
-        Self { method: parts.method.clone(), version: parts.headers.get(VERSION).cloned() }
     }
 }
 
 /// Notes the end of a session, and tells whether the client must hear of it in other words than the backend's.
-async fn is_over(door: &Door, rules: &Rules, asked: &Asked, id: &Bytes, status: StatusCode) -> bool {
+async fn is_over(exchange: &Exchange, asked: Parts, id: &Bytes, status: StatusCode) -> bool {
+    let owned = &exchange.door.sessions.owned;
     match status {
-        StatusCode::NOT_FOUND => door.sessions.owned.forget(id),
+        StatusCode::NOT_FOUND => owned.forget(id),
         StatusCode::BAD_REQUEST => {
-            let Backend::Http(relay) = &rules.backend else { return false };
-            let over = !Box::pin(is_alive(relay, id, asked.version.clone())).await; // rare, and large
+            let Backend::Http(relay) = &exchange.rules.backend else { return false };
+            let over = !Box::pin(is_alive(relay, asked, &exchange.seen)).await; // rare, and large
             if over {
-                door.sessions.owned.end(id);
+                owned.forget(id);
             }
             return over;
         }
-        status if status.is_success() && asked.method == Method::DELETE => door.sessions.owned.end(id),
+        status if status.is_success() && asked.method == Method::DELETE => owned.end(id),
         _ => {}
     }
     false
 }
 
-/// Whether the backend knows the session. Some answer 400 for one that they do not, but for much else, too.
-async fn is_alive(relay: &Relay, id: &[u8], version: Option<HeaderValue>) -> bool {
-    let Some(id) = secret(id) else { return false };
-    let mut headers = HeaderMap::new();
+/// Whether the backend knows the session of a request that it answered with 400. Some do so for one that they do not know,
+/// but for much else, too. The question is the client's own, as far as that cannot be what is wrong with it: who needs a
+/// header or a query besides the session finds it there.
+async fn is_alive(relay: &Relay, asked: Parts, seen: &Seen) -> bool {
+    let (query, mut headers) = (asked.uri.query().map(str::to_owned), asked.headers);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-    headers.insert(SESSION, id);
-    if let Some(version) = version {
-        headers.insert(VERSION, version);
+    for of_the_message in [METHOD, NAME, LAST_EVENT_ID] {
+        headers.remove(of_the_message);
     }
-    let asking = relay.own(Method::POST, headers, Bytes::from_static(PING.as_bytes()));
-    let answer = tokio::time::timeout(PATIENCE, asking).await;
+    if !era::version(&headers).is_some_and(|version| era::LEGACY.contains(&version)) {
+        headers.remove(VERSION);
+    }
+    let ping = Outgoing { method: Method::POST, query, headers, body: Bytes::from_static(PING.as_bytes()) };
+    let answer = tokio::time::timeout(PATIENCE, relay.exchange(ping, seen)).await;
     // Whoever does not answer has not said that it is gone.
     !matches!(answer, Ok(Ok(response)) if matches!(response.status(), StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND))
 }

@@ -63,7 +63,7 @@ impl Memory {
         .await
     }
 
-    fn answer(&self, request: &Request<Bytes>) -> Response<Body> {
+    pub fn answer(&self, request: &Request<Bytes>) -> Response<Body> {
         let message: Value = serde_json::from_slice(request.body()).unwrap_or_default();
         let id = request.headers().get(SESSION).map(|id| id.to_str().unwrap().to_owned());
         if message["method"] == "initialize" {

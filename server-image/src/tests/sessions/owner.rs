@@ -8,7 +8,9 @@ use serde_json::Value;
 
 use super::fleet::{CALL, Fleet, INITIALIZE, Memory, SESSION, answer, initialize, pod, request, token};
 use crate::door::{Door, Phase};
+use crate::refusal::json;
 use crate::session::keys::tests::entry;
+use crate::tests::backend::Backend;
 use crate::tests::eventually;
 use crate::tests::front::{Front, collect, http_config, key, next, record, text};
 
@@ -161,6 +163,40 @@ async fn a_backend_that_has_forgotten_is_heard_whatever_its_words() {
     *wrong.body_mut() = crate::body::full(CALL.replace("tools/call", "wrong"));
     assert_eq!(text(front.ask(wrong).await).await, (400, r#"{"of":"the backend"}"#.into()));
     assert_eq!(answer(&front, "POST", Some(&token)).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_400_for_what_else_is_wrong_with_a_request_does_not_end_its_session() {
+    let memory = Memory { unknown: Some(StatusCode::BAD_REQUEST), ..Memory::default() };
+    let remembers = memory.clone();
+    // It refuses revisions that it does not know, and wants to be told for whom it works.
+    let backend = Backend::start(move |request| {
+        let known = request.headers().get("mcp-protocol-version").is_none_or(|version| version == "2025-11-25");
+        let told = request.headers().contains_key("x-tenant") && request.uri().query() == Some("region=north");
+        let answer =
+            if known && told { remembers.answer(&request) } else { json(StatusCode::BAD_REQUEST, "{}".into()) };
+        async move { answer }
+    })
+    .await;
+    let front = pod(0, 1, &http_config(backend.port));
+    let ask = async |version: &'static str, body: &str, token: Option<&HeaderValue>| {
+        let mut request = front.post(body);
+        *request.uri_mut() = "/weather/mcp?region=north".parse().unwrap();
+        let headers = request.headers_mut();
+        headers.insert("x-tenant", HeaderValue::from_static("a"));
+        headers.insert("mcp-protocol-version", HeaderValue::from_static(version));
+        if let Some(token) = token {
+            headers.insert(SESSION, token.clone());
+        }
+        collect(front.ask(request).await).await
+    };
+    let token = token(&ask("2025-11-25", INITIALIZE, None).await.1);
+    for (version, body) in [("1999-01-01", CALL.to_owned()), ("2025-11-25", CALL.replace("tools/call", "wrong"))] {
+        assert_eq!(ask(version, &body, Some(&token)).await.0, 400, "{version} {body}");
+        assert_eq!(ask("2025-11-25", CALL, Some(&token)).await.0, 200, "it lives on");
+    }
+    memory.forget();
+    assert_eq!(ask("2025-11-25", CALL, Some(&token)).await.0, 404);
 }
 
 #[tokio::test]
