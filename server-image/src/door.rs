@@ -188,9 +188,12 @@ impl Door {
         self.answered.load_full()
     }
 
-    /// Whether new clients should come here.
+    /// Whether new clients should come here, and could begin a session where the server has any.
     pub fn is_ready(&self) -> bool {
-        self.phase() == Phase::Serving && self.rules.load().is_some() && self.answered.load().reachable
+        let serves = |rules: &Arc<Rules>| !(rules.gives_sessions() && self.sessions.lack_keys());
+        self.phase() == Phase::Serving
+            && self.rules.load().as_ref().is_some_and(serves)
+            && self.answered.load().reachable
     }
 
     /// An id for a request that brought none.

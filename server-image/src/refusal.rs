@@ -93,6 +93,9 @@ pub enum Refusal {
     /// As many sessions are kept here as may be.
     #[error("Service unavailable: this replica keeps as many sessions as it may; try again")]
     SessionsFull,
+    /// There is no session key yet, so that no id can be given, and none be opened.
+    #[error("Service unavailable: this replica cannot seal sessions now; try again")]
+    SessionsUnsealed,
     /// A method that the endpoint does not have.
     #[error("Method not allowed: the endpoint takes {allow}")]
     MethodNotAllowed {
@@ -191,6 +194,7 @@ impl Refusal {
             | Self::Crowded
             | Self::Busy
             | Self::SessionsFull
+            | Self::SessionsUnsealed
             | Self::BackendAway => StatusCode::SERVICE_UNAVAILABLE,
             Self::Wire(fault) => fault.status(),
             Self::TooManyStreams { .. } => StatusCode::TOO_MANY_REQUESTS,
@@ -243,6 +247,7 @@ impl Refusal {
             Self::NotFound { .. } => "not_found",
             Self::SessionUnknown | Self::SessionMissing => "session",
             Self::SessionsFull => "sessions",
+            Self::SessionsUnsealed => "session_keys",
             Self::MethodNotAllowed { .. } => "method",
             Self::MediaType => "media_type",
             Self::NotAcceptable => "not_acceptable",
@@ -330,6 +335,7 @@ impl Refusal {
             | Self::Stopping
             | Self::Busy
             | Self::SessionsFull
+            | Self::SessionsUnsealed
             | Self::TooManyStreams { .. }
             | Self::BackendAway => {
                 headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
@@ -430,6 +436,7 @@ mod tests {
             Refusal::SessionUnknown,
             Refusal::SessionMissing,
             Refusal::SessionsFull,
+            Refusal::SessionsUnsealed,
             Refusal::MethodNotAllowed { allow: "POST" },
             Refusal::MediaType,
             Refusal::NotAcceptable,

@@ -89,6 +89,13 @@ pub enum Backend {
     Tools(ToolServer),
 }
 
+impl Rules {
+    /// Whether the server behind gives session ids to clients, so that they have to be sealed.
+    pub fn gives_sessions(&self) -> bool {
+        self.sessions.mode == SessionMode::Sticky && !matches!(self.backend, Backend::Tools(_))
+    }
+}
+
 impl Backend {
     /// The way to the MCP server in the same pod, where there is one, and whether it speaks the older transport.
     pub fn relay(&self) -> Option<(&Relay, bool)> {

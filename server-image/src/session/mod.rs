@@ -6,7 +6,8 @@
 //! ([`forward`]), whose [`peer`] listener lets in only pods of the same server ([`proof`]). What cannot be opened, or
 //! whose pod cannot be reached, is answered 404, and the client begins anew.
 //!
-//! Without session keys, or where the pod does not know itself, ids pass as they are.
+//! Where there is no pod that knows itself, ids pass as they are. In one that has no session key yet no session begins and
+//! none is found: the server's own ids never leave it.
 
 pub mod base62;
 pub mod forward;
@@ -89,9 +90,14 @@ impl Sessions {
         self.refused.load_full()
     }
 
-    /// What seals here; `None` where ids pass as they are.
+    /// What seals here, once there is a key; `None` also where ids pass as they are.
     pub fn sealing(&self) -> Option<Sealing> {
         Some(Sealing { me: self.me?, ring: self.ring()? })
+    }
+
+    /// Whether nothing seals here that should: the Secret is not mounted yet, or was deleted before this process began.
+    pub fn lack_keys(&self) -> bool {
+        self.me.is_some() && self.ring.load().is_none()
     }
 }
 

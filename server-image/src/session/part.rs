@@ -58,6 +58,10 @@ impl Part {
                 parts.headers.remove(SESSION);
                 return Ok(Self::None);
             }
+            Standing::Keyless if initializes || parts.headers.contains_key(SESSION) => {
+                return Err(Refusal::SessionsUnsealed);
+            }
+            Standing::Keyless => return Ok(Self::None),
             Standing::Sealed(sealing, named) => (sealing, named),
         };
         // With the older transport behind it, the front door keeps the session itself.

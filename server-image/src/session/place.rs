@@ -26,6 +26,8 @@ pub enum Standing {
     Raw,
     /// There are no sessions: what anybody says of them is withheld.
     Stateless,
+    /// They would be tokens, and there is no key.
+    Keyless,
     /// They are tokens.
     Sealed(Sealing, Named),
 }
@@ -81,7 +83,9 @@ pub fn tell(sessions: &Sessions, rules: &Rules, asked: &Asked<'_>) -> Standing {
         _ if rules.sessions.mode == SessionMode::Stateless => return Standing::Stateless,
         _ => {}
     }
-    let Some(sealing) = sessions.sealing() else { return Standing::Raw };
+    let Some(sealing) = sessions.sealing() else {
+        return if sessions.lack_keys() { Standing::Keyless } else { Standing::Raw };
+    };
     let (place, text) = match asked.route {
         Route::Messages => (Place::Query, sse::token(asked.parts.uri.query()).map(str::as_bytes)),
         Route::Endpoint if has_sessions(asked.parts) => {

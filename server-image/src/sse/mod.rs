@@ -80,6 +80,7 @@ pub async fn open(exchange: Exchange, parts: Parts) -> Result<Response<Body>, Re
         Method::GET if !accepts(&parts.headers, "text/event-stream") => Err(Refusal::NotAcceptable.into()),
         // Whoever gets no session here finds another pod.
         Method::GET if exchange.door.phase() >= Phase::Draining => Err(Refusal::Stopping.into()),
+        Method::GET if matches!(exchange.standing, Standing::Keyless) => Err(Refusal::SessionsUnsealed.into()),
         Method::GET => match &Arc::clone(&exchange.rules).backend {
             Backend::Sse(relay) => relayed::Session::open(relay, exchange, parts).await,
             Backend::Http(_) | Backend::Tools(_) => player::Session::open(exchange, &parts),
@@ -104,6 +105,7 @@ pub async fn message(
     let token = match &exchange.standing {
         Standing::Sealed(_, Named::Here { id, .. }) => std::str::from_utf8(id).ok(),
         Standing::Raw => token(parts.uri.query()),
+        Standing::Keyless => return Err(Refusal::SessionsUnsealed.into()),
         Standing::Sealed(..) | Standing::Stateless => None,
     };
     let token = token.ok_or(Refusal::SessionUnknown)?;
@@ -187,6 +189,7 @@ fn endpoint_event(exchange: &Exchange, token: &Token) -> Result<Bytes, Refusal> 
             let sealed = sealing.seal(rules, &subject, Place::Query, id, exchange.arrival.wall);
             Some(sealed.ok_or(Refusal::SessionsFull)?)
         }
+        Standing::Keyless => return Err(Refusal::SessionsUnsealed),
         Standing::Raw | Standing::Stateless => None,
     };
     let token = sealed.as_deref().unwrap_or(token.expose());

@@ -6,10 +6,11 @@ use http::{HeaderValue, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 
-use super::fleet::{CALL, Fleet, INITIALIZE, Memory, SESSION, answer, initialize, pod, request, token};
-use crate::door::{Door, Phase};
+use super::fleet::{CALL, Fleet, INITIALIZE, Memory, SESSION, address, answer, initialize, pod, request, token, uid};
+use crate::door::{Answered, Door, Phase};
 use crate::refusal::json;
 use crate::session::keys::tests::entry;
+use crate::session::pod::Pod;
 use crate::tests::backend::Backend;
 use crate::tests::eventually;
 use crate::tests::front::{Front, collect, http_config, key, next, record, text};
@@ -292,25 +293,62 @@ async fn keys_rotate_under_a_session() {
 }
 
 #[tokio::test]
-async fn without_keys_or_a_pod_ids_pass_as_they_are() {
+async fn without_a_pod_ids_pass_as_they_are() {
     let backend = Memory::default().serve().await;
-    let config = http_config(backend.port);
-    let homeless = Front::with(Door::new(1), &config, &[("current", &entry(1))]);
-    let keyless = pod(0, 1, &config);
-    keyless.session.swap(&[]);
-    let keyless = Front::with(
-        Door::new(1)
-            .in_pod(crate::session::pod::Pod { uid: super::fleet::uid(0), address: super::fleet::address(0) }, 1),
-        &config,
-        &[],
-    );
-    for front in [homeless, keyless] {
-        let (_, headers, _) = collect(front.ask(front.post(INITIALIZE)).await).await;
-        let raw = headers[SESSION].clone();
-        assert_eq!(raw.len(), 36);
-        assert_eq!(answer(&front, "POST", Some(&raw)).await.0, 200);
-        assert!(front.door.status().session_keys.is_empty());
+    let front = Front::with(Door::new(1), &http_config(backend.port), &[("current", &entry(1))]);
+    let (_, headers, _) = collect(front.ask(front.post(INITIALIZE)).await).await;
+    let raw = headers[SESSION].clone();
+    assert_eq!(raw.len(), 36);
+    assert_eq!(answer(&front, "POST", Some(&raw)).await.0, 200);
+    assert!(front.door.status().session_keys.is_empty());
+}
+
+#[tokio::test]
+async fn a_pod_without_keys_waits_for_them() {
+    let memory = Memory::default();
+    let backend = memory.serve().await;
+    let front = keyless(&http_config(backend.port));
+    front.door.set_answered(Answered { reachable: true, ..Answered::default() });
+    memory.alive.lock().unwrap().insert("raw".into());
+    let raw = HeaderValue::from_static("raw");
+    let refused = [
+        front.post(INITIALIZE),
+        request(&front, "POST", Some(&raw)),
+        request(&front, "GET", Some(&raw)),
+        request(&front, "DELETE", Some(&raw)),
+        front.bare("GET", "/weather/sse"),
+        front.bare("POST", "/weather/messages?s=raw"),
+    ];
+    for request in refused {
+        let (status, headers, body) = collect(front.ask(request).await).await;
+        assert_eq!((status.as_u16(), headers.contains_key("retry-after")), (503, true), "{body:?}");
     }
+    assert_eq!((backend.calls(), front.door.is_ready()), (0, false));
+    assert_eq!(answer(&front, "POST", None).await, (404, r#"{"of":"the backend"}"#.into()), "who names none is served");
+    front.session.swap(&[("current", &entry(1))]);
+    front.reloader().reload();
+    assert!(front.door.is_ready());
+    assert_eq!(answer(&front, "POST", Some(&initialize(&front).await)).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_pod_without_keys_serves_what_needs_none() {
+    let backend = Memory::default().serve().await;
+    let (mut stateless, mut tools) = (http_config(backend.port), http_config(backend.port));
+    stateless["sessions"] = serde_json::json!({"mode": "Stateless"});
+    tools["source"] = serde_json::json!({"tools": []});
+    for config in [stateless, tools] {
+        let front = keyless(&config);
+        front.door.set_answered(Answered { reachable: true, ..Answered::default() });
+        let (status, headers, body) = collect(front.ask(front.post(INITIALIZE)).await).await;
+        assert_eq!((status.as_u16(), headers.contains_key(SESSION)), (200, false), "{body:?}");
+        assert!(front.door.is_ready());
+    }
+}
+
+/// A front door of a pod whose Secret is not there.
+fn keyless(config: &Value) -> Front {
+    Front::with(Door::new(1).in_pod(Pod { uid: uid(0), address: address(0) }, 1), config, &[])
 }
 
 #[tokio::test]
