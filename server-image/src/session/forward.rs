@@ -39,10 +39,12 @@ use crate::refusal::Refusal;
 use crate::sse::upstream;
 use crate::stream::{self, Terms};
 
-/// Longest time for a connection and its proof.
-const REACH: Duration = Duration::from_secs(2);
-/// A front door that is started anew refuses connections for a moment.
+/// Longest time until a pod is reached. A front door that is started anew refuses connections for a second or two.
+const REACH: Duration = Duration::from_secs(5);
+/// Pause after a refused connection.
 const RETRY: Duration = Duration::from_millis(200);
+/// Longest time for one connection and its proof.
+const ATTEMPT: Duration = Duration::from_secs(2);
 /// How long a pod that could not be reached is not tried again.
 const REMEMBERED: Duration = Duration::from_secs(2);
 /// How long it is told of.
@@ -133,8 +135,7 @@ impl Peers {
         if let Some(failure) = lock(&self.failures).get(&pod).filter(|failure| failure.last + REMEMBERED > now) {
             return Err(failure.reason);
         }
-        let connected = tokio::time::timeout(REACH, self.connect(pod, key)).await;
-        match connected.unwrap_or(Err(Unreachable::TimedOut)) {
+        match self.connect(pod, key, now + REACH).await {
             Ok(sender) => {
                 lock(&self.failures).remove(&pod);
                 let line = Line { sender, shared: Arc::default(), used: clock::instant() };
@@ -153,15 +154,19 @@ impl Peers {
         }
     }
 
-    async fn connect(&self, pod: Pod, key: &InForce) -> Result<SendRequest<Body>, Unreachable> {
-        let address = (pod.address, self.port);
-        let stream = match TcpStream::connect(address).await {
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                tokio::time::sleep(RETRY).await;
-                TcpStream::connect(address).await
+    /// Tries, and where connections are refused, again until `deadline`. The address of a pod that is gone refuses none.
+    async fn connect(&self, pod: Pod, key: &InForce, deadline: Instant) -> Result<SendRequest<Body>, Unreachable> {
+        loop {
+            let attempt = timeout_at(deadline.min(clock::instant() + ATTEMPT), self.attempt(pod, key)).await;
+            match attempt.unwrap_or(Err(Unreachable::TimedOut)) {
+                Err(Unreachable::Refused) if clock::instant() + RETRY < deadline => tokio::time::sleep(RETRY).await,
+                ended => return ended,
             }
-            connected => connected,
-        };
+        }
+    }
+
+    async fn attempt(&self, pod: Pod, key: &InForce) -> Result<SendRequest<Body>, Unreachable> {
+        let stream = TcpStream::connect((pod.address, self.port)).await;
         let mut stream = stream.map_err(|error| match error.kind() {
             io::ErrorKind::ConnectionRefused => Unreachable::Refused,
             io::ErrorKind::TimedOut => Unreachable::TimedOut,

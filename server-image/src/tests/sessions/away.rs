@@ -159,6 +159,24 @@ async fn a_pod_that_is_gone_costs_one_attempt_and_is_told_of() {
     assert!(found && fleet.pods[1].door.status().unreachable_peers.is_empty());
 }
 
+#[tokio::test]
+async fn a_front_door_that_is_started_anew_is_waited_for() {
+    let backends = three().await;
+    let mut fleet = Fleet::of(&backends.each_ref(), |_| {}).await;
+    let token = fleet.initialize(0).await;
+    fleet.stop_listening(0).await;
+    let back = async {
+        // It takes some attempts.
+        tokio::time::sleep(std::time::Duration::from_millis(900)).await;
+        let socket = TcpListener::bind(fleet.peer(0)).await.unwrap();
+        let door = Arc::clone(&fleet.pods[0].door);
+        fleet.pods[0].run(crate::session::peer::serve(socket, uid(0), door, TaskTracker::new()));
+    };
+    let (answer, ()) = tokio::join!(fleet.call(1, &token), back);
+    assert_eq!(answer.0, 200);
+    assert!(fleet.pods[1].door.status().unreachable_peers.is_empty());
+}
+
 /// Everything that comes to a socket that says `greeting` at first, until the other end is gone.
 fn impostor(socket: TcpListener, greeting: Vec<u8>) -> tokio::task::JoinHandle<Vec<Vec<u8>>> {
     TaskTracker::new().spawn(async move {

@@ -373,7 +373,7 @@ async fn a_stateless_server_has_no_sessions() {
 async fn a_draining_pod_begins_no_session_and_serves_those_that_it_has() {
     let memory = Memory::default();
     let (one, two) = (memory.serve().await, Memory::default().serve().await);
-    let fleet = Fleet::of(&[&one, &two], |_| {}).await;
+    let fleet = Fleet::of(&[&one, &two], |config| config["limits"]["callTimeoutMs"] = 60_000.into()).await;
     let token = fleet.initialize(0).await;
     fleet.pods[0].door.enter(Phase::Leaving);
     fleet.initialize(0).await;
