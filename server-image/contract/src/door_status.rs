@@ -91,7 +91,7 @@ pub struct UnreachablePeer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Unreachable {
-    /// Nothing listens there: the pod is gone, or its front door is starting.
+    /// Nothing listens there, or it hangs up at once: the pod is gone, or its front door is starting or stopping.
     Refused,
     /// No answer at all: the pod is gone, or a network policy drops what is sent.
     TimedOut,

@@ -173,6 +173,10 @@ impl Peers {
             _ => Unreachable::Failed,
         })?;
         let _ = stream.set_nodelay(true); // a socket without it still works
+        // Whoever hangs up without a word begins, stops or has no room: that is no word against who it is.
+        if !matches!(stream.peek(&mut [0]).await, Ok(1..)) {
+            return Err(Unreachable::Refused);
+        }
         let number = entropy().map_err(|_| Unreachable::Failed)?;
         proof::call(&mut stream, key, pod.uid, number).await.map_err(|_| Unreachable::Unproved)?;
         let mut builder = http2::Builder::new(TokioExecutor::new());

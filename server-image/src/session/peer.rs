@@ -2,13 +2,14 @@
 //! itself first; then requests come over HTTP/2 and go the whole way of any other, but for one thing: they are never passed
 //! on again.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, Request};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use super::pod::Uid;
@@ -25,8 +26,10 @@ pub const CLIENT: HeaderName = HeaderName::from_static("mooring-client");
 
 /// Longest time for a proof.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Most connections that have not proved themselves.
+/// Most connections that have not proved themselves, and most of one address. A pod makes one at a time, and another that
+/// makes many and says nothing keeps none of them out.
 const UNPROVED: usize = 256;
+const UNPROVED_OF_ONE: usize = 16;
 /// Pause after a failed accept, as at the other listeners.
 const PAUSE: Duration = Duration::from_millis(50);
 /// One connection carries many clients. A slow one is cut off by the pod that it reached, never all of them here.
@@ -34,7 +37,7 @@ const SLOW: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Serves other pods as `uid` until the front door stops.
 pub async fn serve(listener: TcpListener, uid: Uid, door: Arc<Door>, connections: TaskTracker) {
-    let unproved = Arc::new(Semaphore::new(UNPROVED));
+    let unproved = Arc::<Unproved>::default();
     let mut phases = door.phases();
     // While the front door drains, sessions are reached here as ever.
     let (phase, served) = watch::channel(Phase::Serving);
@@ -47,14 +50,14 @@ pub async fn serve(listener: TcpListener, uid: Uid, door: Arc<Door>, connections
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let Ok(permit) = Arc::clone(&unproved).try_acquire_owned() else {
+        let Some(place) = unproved.admit(peer.ip().to_canonical()) else {
             door.metrics.cut(Listener::PEER, "shed");
             continue;
         };
         let (door, served) = (Arc::clone(&door), served.clone());
         connections.spawn(async move {
             let proved = proved(stream, uid, &door).await;
-            drop(permit);
+            drop(place);
             match proved {
                 Some(stream) => requests(stream, peer.ip(), door, served).await,
                 None => door.metrics.cut(Listener::PEER, "unproved"),
@@ -62,6 +65,45 @@ pub async fn serve(listener: TcpListener, uid: Uid, door: Arc<Door>, connections
         });
     }
     phase.send_replace(Phase::Stopping);
+}
+
+/// Connections that have not proved themselves, by address.
+#[derive(Default)]
+struct Unproved(Mutex<HashMap<IpAddr, usize>>);
+
+/// One of them.
+struct Place {
+    all: Arc<Unproved>,
+    address: IpAddr,
+}
+
+impl Unproved {
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for one more, where there is room.
+    fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
+        let mut all = self.lock();
+        if all.values().sum::<usize>() >= UNPROVED || all.get(&address).is_some_and(|of_one| *of_one >= UNPROVED_OF_ONE)
+        {
+            return None;
+        }
+        *all.entry(address).or_default() += 1;
+        Some(Place { all: Arc::clone(self), address })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut all = self.all.lock();
+        if let Some(of_one) = all.get_mut(&self.address) {
+            *of_one -= 1;
+            if *of_one == 0 {
+                all.remove(&self.address);
+            }
+        }
+    }
 }
 
 async fn proved(mut stream: TcpStream, uid: Uid, door: &Door) -> Option<TcpStream> {
@@ -103,4 +145,22 @@ fn at_peers(limits: WireLimits) -> WireLimits {
 /// Takes the client's address out of the headers.
 fn client(headers: &mut HeaderMap) -> Option<IpAddr> {
     headers.remove(CLIENT)?.to_str().ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_takes_no_place_of_another() {
+        let unproved = Arc::<Unproved>::default();
+        let of = |number: u8| unproved.admit([10, 0, 0, number].into());
+        let loud: Vec<_> = (0..UNPROVED).filter_map(|_| of(1)).collect();
+        assert_eq!(loud.len(), UNPROVED_OF_ONE);
+        assert!(of(2).is_some());
+        let many: Vec<_> = (2..=255).flat_map(|number| [of(number), of(number)]).flatten().collect();
+        assert_eq!(loud.len() + many.len(), UNPROVED);
+        drop((loud, many));
+        assert!(unproved.lock().is_empty() && of(1).is_some());
+    }
 }

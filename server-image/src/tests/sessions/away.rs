@@ -177,6 +177,22 @@ async fn a_front_door_that_is_started_anew_is_waited_for() {
     assert!(fleet.pods[1].door.status().unreachable_peers.is_empty());
 }
 
+#[tokio::test]
+async fn who_hangs_up_without_a_word_is_asked_again() {
+    let backends = three().await;
+    let mut fleet = Fleet::of(&backends.each_ref(), |_| {}).await;
+    let token = fleet.initialize(0).await;
+    fleet.stop_listening(0).await;
+    let (socket, door) = (TcpListener::bind(fleet.peer(0)).await.unwrap(), Arc::clone(&fleet.pods[0].door));
+    fleet.pods[0].run(async move {
+        for _ in 0..3 {
+            drop(socket.accept().await.unwrap());
+        }
+        crate::session::peer::serve(socket, uid(0), door, TaskTracker::new()).await;
+    });
+    assert_eq!(fleet.call(1, &token).await.0, 200);
+}
+
 /// Everything that comes to a socket that says `greeting` at first, until the other end is gone.
 fn impostor(socket: TcpListener, greeting: Vec<u8>) -> tokio::task::JoinHandle<Vec<Vec<u8>>> {
     TaskTracker::new().spawn(async move {
