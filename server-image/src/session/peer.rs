@@ -30,6 +30,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// makes many and says nothing keeps none of them out.
 const UNPROVED: usize = 256;
 const UNPROVED_OF_ONE: usize = 16;
+/// Most headers of a request: `limits.headerCount` is at most 256, and the pod that passes it on adds some.
+const HEADERS: usize = 256 + 8;
+/// Largest head: `limits.headerBytes` is at most 64 KiB, and HTTP/2 counts 32 bytes more for each header (RFC 9113 section
+/// 6.5.2).
+const HEAD: usize = 64 * 1024 + 64 * HEADERS;
+/// Longest target: the maximum of `limits.uriBytes`.
+const URI: usize = 32 * 1024;
 /// Pause after a failed accept, as at the other listeners.
 const PAUSE: Duration = Duration::from_millis(50);
 /// One connection carries many clients. A slow one is cut off by the pod that it reached, never all of them here.
@@ -131,15 +138,11 @@ async fn requests(stream: TcpStream, peer: IpAddr, door: Arc<Door>, served: watc
     accept::connection(stream, peer, false, rim, served, handler).await;
 }
 
-/// The limits of a head held where the client came in. On its way here it has grown by what was said about it, and HTTP/2
-/// counts 32 bytes more for each header.
+/// The limits of a head held where the client came in, and may have been others when this connection began. Here it may be
+/// as large as any configuration allows.
 fn at_peers(limits: WireLimits) -> WireLimits {
-    WireLimits {
-        header_bytes: limits.header_bytes.saturating_mul(2),
-        header_count: limits.header_count.saturating_add(8),
-        write_timeout: SLOW,
-        ..limits
-    }
+    let (header_bytes, header_count, uri_bytes) = (HEAD, HEADERS, URI);
+    WireLimits { header_bytes, header_count, uri_bytes, write_timeout: SLOW, ..limits }
 }
 
 /// Takes the client's address out of the headers.

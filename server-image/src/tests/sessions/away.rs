@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderValue, Request, StatusCode};
+use http::{HeaderName, HeaderValue, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use mooring_contract::door_status::Unreachable;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -91,6 +91,26 @@ async fn initialize_stays_where_it_came_to_and_the_owner_judges_the_rest() {
     assert_eq!((status.as_u16(), headers.get_all("access-control-allow-origin").iter().count()), (200, 1));
     assert_eq!(headers.get_all("vary").iter().count(), 1);
     assert_eq!(backends[1].calls(), 1);
+}
+
+#[tokio::test]
+async fn a_head_that_the_entry_pod_admits_is_none_too_large_for_the_owner() {
+    let backends = three().await;
+    let fleet = Fleet::of(&backends.each_ref(), |config| {
+        config["limits"]["headerBytes"] = 1024.into();
+        config["limits"]["headerCount"] = 16.into();
+    })
+    .await;
+    let token = fleet.initialize(0).await;
+    // What the entry pod's own limits are by now does not matter here: only its listener holds them.
+    let mut request = request(&fleet.pods[1], "POST", Some(&token));
+    for number in 0..80 {
+        request
+            .headers_mut()
+            .insert(HeaderName::try_from(format!("x-{number}")).unwrap(), "y".repeat(600).parse().unwrap());
+    }
+    assert_eq!(text(fleet.pods[1].ask(request).await).await.0, 200);
+    assert_eq!(backends[0].last().headers()["x-79"].len(), 600);
 }
 
 /// Asks as another pod would.
