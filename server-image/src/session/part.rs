@@ -133,6 +133,8 @@ impl Part {
 async fn is_over(exchange: &Exchange, asked: Parts, id: &Bytes, status: StatusCode) -> bool {
     let owned = &exchange.door.sessions.owned;
     match status {
+        // Some have no stream to GET at all.
+        StatusCode::NOT_FOUND if asked.method == Method::GET => {}
         StatusCode::NOT_FOUND => owned.forget(id),
         StatusCode::BAD_REQUEST => {
             let Backend::Http(relay) = &exchange.rules.backend else { return false };

@@ -116,9 +116,12 @@ impl Owned {
         self.lock().end(id);
     }
 
-    /// The backend does not know the session now.
+    /// The backend does not know the session now, said one that uses it. While others do, it is not over.
     pub fn forget(&self, id: &Bytes) {
-        self.lock().alive.remove(id);
+        let mut sessions = self.lock();
+        if sessions.alive.get(id).is_some_and(|session| session.running <= 1) {
+            sessions.alive.remove(id);
+        }
     }
 
     /// Ends the sessions that nobody has used for `idle`.
@@ -201,6 +204,20 @@ mod tests {
         owned.forget(&id);
         assert_eq!([enters("alice", 1), enters("bob", 2), enters("alice", 1)], [true, true, false]);
         assert_eq!(seats.taken(), 1);
+    }
+
+    #[test]
+    fn a_session_that_others_use_is_not_forgotten() {
+        let (owned, seats, metrics) = (Arc::<Owned>::default(), Seats::default(), Metrics::default());
+        let id = Bytes::from_static(b"1");
+        let stream = owned.begin(id.clone(), whose("s", 1), seats.add(&metrics));
+        let call = owned.enter(id.clone(), whose("s", 1), || unreachable!());
+        owned.forget(&id);
+        assert_eq!(seats.taken(), 1);
+        drop(stream);
+        owned.forget(&id);
+        assert_eq!(seats.taken(), 0);
+        drop(call);
     }
 
     #[test]

@@ -153,6 +153,10 @@ async fn a_backend_that_has_forgotten_is_heard_whatever_its_words() {
             let told = answer(&front, method, Some(&token)).await;
             assert_eq!((told.0, is_unknown(&told)), (404, !own), "{method} {said} {told:?}");
             assert_eq!(backend.calls() - calls, if own { 1 } else { 2 });
+            // A server that has no stream says 404 to GET, too.
+            let kept = u64::from(own && method == "GET");
+            assert_eq!(front.door.status().sessions, kept, "{method} {said}");
+            assert_eq!(answer(&front, "POST", Some(&token)).await.0, 404);
             assert_eq!(front.door.status().sessions, 0);
         }
     }
