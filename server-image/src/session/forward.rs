@@ -39,7 +39,8 @@ use crate::refusal::Refusal;
 use crate::sse::upstream;
 use crate::stream::{self, Terms};
 
-/// Longest time until a pod is reached. A front door that is started anew refuses connections for a second or two.
+/// Longest time until a pod is reached, or others who try have failed to. A front door that is started anew refuses
+/// connections for a second or two.
 const REACH: Duration = Duration::from_secs(5);
 /// Pause after a refused connection.
 const RETRY: Duration = Duration::from_millis(200);
@@ -124,8 +125,9 @@ impl Peers {
 
     /// A proved connection to the pod.
     async fn reach(&self, pod: Pod, key: &InForce) -> Result<Line, Unreachable> {
-        let peer = self.peer(pod);
-        let mut lines = peer.lock().await;
+        let (deadline, peer) = (clock::instant() + REACH, self.peer(pod));
+        // Whoever tries may be a client that leaves before it knows, and so may be the next.
+        let mut lines = timeout_at(deadline, peer.lock()).await.map_err(|_| Unreachable::TimedOut)?;
         let now = clock::instant();
         lines.retain(|line| line.is_good(now));
         if let Some(line) = lines.iter_mut().find(|line| line.has_room()) {
@@ -135,7 +137,7 @@ impl Peers {
         if let Some(failure) = lock(&self.failures).get(&pod).filter(|failure| failure.last + REMEMBERED > now) {
             return Err(failure.reason);
         }
-        match self.connect(pod, key, now + REACH).await {
+        match self.connect(pod, key, deadline).await {
             Ok(sender) => {
                 lock(&self.failures).remove(&pod);
                 let line = Line { sender, shared: Arc::default(), used: clock::instant() };
