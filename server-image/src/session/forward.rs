@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{EXPECT, HOST};
+use http::header::{AUTHORIZATION, EXPECT, HOST};
 use http::request::Parts;
 use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Method, Request, Response, Uri};
@@ -33,11 +33,12 @@ use super::{entropy, proof};
 use crate::body::{self, Body, BodyError, empty};
 use crate::clock;
 use crate::door::{Door, Phase};
-use crate::headers::{self, REQUEST_ID, Seen};
+use crate::headers::{self, REQUEST_ID, SESSION, Seen};
 use crate::peek;
 use crate::refusal::Refusal;
 use crate::sse::upstream;
 use crate::stream::{self, Terms};
+use crate::who::API_KEY;
 
 /// Longest time until a pod is reached, or others who try have failed to. A front door that is started anew refuses
 /// connections for a second or two.
@@ -323,9 +324,31 @@ fn request(parts: Parts, seen: &Seen) -> Result<Request<()>, Refusal> {
     headers.remove(HOST);
     headers.remove(EXPECT);
     headers.insert(REQUEST_ID, seen.request_id.clone());
+    for (name, value) in &mut headers {
+        // The connection is shared: what is secret stays out of the tables by which it is compressed (RFC 7541 section 7.1).
+        value.set_sensitive([AUTHORIZATION, API_KEY, SESSION].contains(name));
+    }
     if let Ok(client) = HeaderValue::try_from(seen.peer.to_canonical().to_string()) {
         headers.insert(CLIENT, client);
     }
     *request.headers_mut() = headers;
     Ok(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_secret_stays_out_of_the_tables_of_a_shared_connection() {
+        let names = [AUTHORIZATION, API_KEY, SESSION, REQUEST_ID];
+        let mut asked = Request::new(());
+        for name in &names {
+            asked.headers_mut().insert(name, HeaderValue::from_static("a"));
+        }
+        let request_id = HeaderValue::from_static("a");
+        let seen = Seen { peer: [10, 0, 0, 9].into(), host: "mcp.example.com".into(), request_id };
+        let head = request(asked.into_parts().0, &seen).unwrap();
+        assert_eq!(names.map(|name| head.headers()[name].is_sensitive()), [true, true, true, false]);
+    }
 }
