@@ -34,7 +34,7 @@ use mooring_contract::door_status::{RefusedKey, SessionKeyIds};
 use crate::clock;
 use crate::directory::Entries;
 use crate::door::Door;
-use crate::rules::{Backend, Rules};
+use crate::rules::Rules;
 use crate::who::Subject;
 use forward::Peers;
 use keys::Ring;
@@ -153,12 +153,7 @@ pub async fn expire(door: Arc<Door>) {
         }
         let Some(rules) = door.rules() else { continue };
         for id in door.sessions.owned.expire(clock::instant(), rules.sessions.idle_timeout) {
-            let rules = Arc::clone(&rules);
-            door.calls.spawn(async move {
-                if let (Backend::Http(relay), Some(id)) = (&rules.backend, secret(&id)) {
-                    part::end(relay, id).await;
-                }
-            });
+            part::end(&door, &rules, &id);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What sessions have to do with one exchange between a client and the backend: which id the backend is told, and which
 //! the client.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,13 +15,13 @@ use super::seats::Seat;
 use super::token::Place;
 use super::{Sealing, secret};
 use crate::body::Body;
-use crate::door::Phase;
+use crate::door::{Door, Phase};
 use crate::era;
 use crate::exchange::Exchange;
 use crate::headers::{LAST_EVENT_ID, METHOD, NAME, SESSION, Seen, VERSION};
 use crate::refusal::Refusal;
 use crate::relay::{Outgoing, Relay};
-use crate::rules::Backend;
+use crate::rules::{Backend, Rules};
 
 /// Longest wait for an answer of the backend to the front door's own words.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -109,7 +110,10 @@ impl Part {
                 let Some(id) = id.map(|id| Bytes::copy_from_slice(id.as_bytes())) else { return Ok((response, None)) };
                 let subject = exchange.principal.subject();
                 let token = sealing.seal(rules, &subject, Place::Header, id.clone(), exchange.arrival.wall);
-                let token = token.and_then(|token| secret(token.as_bytes())).ok_or(Refusal::BackendSession)?;
+                let Some(token) = token.and_then(|token| secret(token.as_bytes())) else {
+                    end(door, rules, &id); // nobody will ever name it
+                    return Err(Refusal::BackendSession);
+                };
                 response.headers_mut().insert(SESSION, token);
                 let whose = Whose::of(subject, exchange.arrival.wall);
                 let in_use = seat.map(|seat| door.sessions.owned.begin(id, whose, seat));
@@ -170,8 +174,13 @@ async fn is_alive(relay: &Relay, asked: Parts, seen: &Seen) -> bool {
 }
 
 /// Ends a session of the backend that nobody uses.
-pub async fn end(relay: &Relay, id: HeaderValue) {
-    let headers = HeaderMap::from_iter([(SESSION, id)]);
-    // A server may answer it as it likes, or not at all.
-    let _ = tokio::time::timeout(PATIENCE, relay.own(Method::DELETE, headers, Bytes::new())).await;
+pub fn end(door: &Door, rules: &Arc<Rules>, id: &[u8]) {
+    let (rules, id) = (Arc::clone(rules), secret(id));
+    door.calls.spawn(async move {
+        if let (Backend::Http(relay), Some(id)) = (&rules.backend, id) {
+            let headers = HeaderMap::from_iter([(SESSION, id)]);
+            // A server may answer it as it likes, or not at all.
+            let _ = tokio::time::timeout(PATIENCE, relay.own(Method::DELETE, headers, Bytes::new())).await;
+        }
+    });
 }

@@ -187,7 +187,7 @@ fn endpoint_event(exchange: &Exchange, token: &Token) -> Result<Bytes, Refusal> 
         Standing::Sealed(sealing, _) => {
             let id = Bytes::copy_from_slice(token.expose().as_bytes());
             let sealed = sealing.seal(rules, &subject, Place::Query, id, exchange.arrival.wall);
-            Some(sealed.ok_or(Refusal::SessionsFull)?)
+            Some(sealed.ok_or(Refusal::SessionsUnsealed)?)
         }
         Standing::Keyless => return Err(Refusal::SessionsUnsealed),
         Standing::Raw | Standing::Stateless => None,

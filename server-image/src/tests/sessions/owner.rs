@@ -238,6 +238,24 @@ async fn an_id_that_the_backend_gives_again_is_not_the_callers_who_had_it_before
 }
 
 #[tokio::test]
+async fn a_session_whose_id_is_too_long_is_ended() {
+    let backend = Backend::start(async |request| {
+        let mut response = json(StatusCode::OK, r#"{"jsonrpc":"2.0","id":0,"result":{}}"#.into());
+        if request.method() == "POST" {
+            response.headers_mut().insert(SESSION, "x".repeat(2049).parse().unwrap());
+        }
+        response
+    })
+    .await;
+    let front = pod(0, 1, &http_config(backend.port));
+    assert_eq!(text(front.ask(front.post(INITIALIZE)).await).await.0, 502);
+    eventually("the backend is told", || backend.calls() == 2).await;
+    let told = backend.last();
+    assert_eq!((told.method().as_str(), told.headers()[SESSION].len()), ("DELETE", 2049));
+    assert_eq!(front.door.status().sessions, 0);
+}
+
+#[tokio::test]
 async fn there_are_only_so_many_sessions_and_none_is_thrown_out() {
     let backend = Memory::default().serve().await;
     let mut config = http_config(backend.port);
