@@ -97,10 +97,11 @@ pub async fn serve<H, F>(
 }
 
 /// Counts a connection while it is open.
-struct Open(Gauge);
+pub struct Open(Gauge);
 
 impl Open {
-    fn of(gauge: &Gauge) -> Self {
+    /// One of those that `gauge` counts.
+    pub fn of(gauge: &Gauge) -> Self {
         gauge.inc();
         Self(gauge.clone())
     }

@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use super::pod::Uid;
 use super::{entropy, proof};
-use crate::accept::{self, Rim};
+use crate::accept::{self, Open, Rim};
 use crate::body::Body;
 use crate::door::{Door, Phase};
 use crate::metrics::Listener;
@@ -62,6 +62,7 @@ pub async fn serve(listener: TcpListener, uid: Uid, door: Arc<Door>, connections
             continue;
         };
         let (door, served) = (Arc::clone(&door), served.clone());
+        let counted = Open::of(&door.metrics.connections(Listener::PEER));
         connections.spawn(async move {
             let proved = proved(stream, uid, &door).await;
             drop(place);
@@ -69,6 +70,7 @@ pub async fn serve(listener: TcpListener, uid: Uid, door: Arc<Door>, connections
                 Some(stream) => requests(stream, peer.ip(), door, served).await,
                 None => door.metrics.cut(Listener::PEER, "unproved"),
             }
+            drop(counted);
         });
     }
     phase.send_replace(Phase::Stopping);

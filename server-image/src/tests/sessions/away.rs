@@ -60,6 +60,9 @@ async fn a_session_is_reached_through_every_pod() {
         }
         assert_eq!(others(&backends), untouched);
     }
+    // Two pods came to each, and their connections stay.
+    let (_, figures) = fleet.pods[0].door.metrics.text(false).unwrap();
+    assert!(figures.contains("mooring_server_connections{listener=\"peer\"} 2\n"), "{figures}");
 }
 
 #[tokio::test]
