@@ -51,7 +51,7 @@ const ATTEMPT: Duration = Duration::from_secs(2);
 const REMEMBERED: Duration = Duration::from_secs(2);
 /// How long it is told of.
 const TOLD: Duration = Duration::from_secs(5 * 60);
-/// A connection that was not used for so long is not used any more; its other end closes it later than that.
+/// A connection that was not used for so long is not used any more. Its other end may have closed it before.
 const IDLE: Duration = Duration::from_secs(30);
 /// A pod that answers no ping for so long is paused or cut off.
 const PING: Duration = Duration::from_secs(2);
@@ -77,17 +77,37 @@ pub struct Peers {
 type Peer = tokio::sync::Mutex<Vec<Line>>;
 
 /// One connection.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Line {
     sender: SendRequest<Body>,
-    /// Each request holds one.
-    shared: Arc<()>,
-    used: Instant,
+    /// When a request on it ended last. Each that has not ended holds one.
+    shared: Arc<Mutex<Instant>>,
 }
 
+/// A request's place on a connection.
+#[derive(Debug)]
+struct Share(Arc<Mutex<Instant>>);
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        *lock(&self.0) = clock::instant();
+    }
+}
+
+/// A connection for one request.
+type Taken = (SendRequest<Body>, Share);
+
 impl Line {
+    fn new(sender: SendRequest<Body>) -> Self {
+        Self { sender, shared: Arc::new(Mutex::new(clock::instant())) }
+    }
+
+    fn take(&self) -> Taken {
+        (self.sender.clone(), Share(Arc::clone(&self.shared)))
+    }
+
     fn is_good(&self, now: Instant) -> bool {
-        !self.sender.is_closed() && (Arc::strong_count(&self.shared) > 1 || self.used + IDLE > now)
+        !self.sender.is_closed() && (Arc::strong_count(&self.shared) > 1 || *lock(&self.shared) + IDLE > now)
     }
 
     fn has_room(&self) -> bool {
@@ -125,15 +145,14 @@ impl Peers {
     }
 
     /// A proved connection to the pod.
-    async fn reach(&self, pod: Pod, key: &InForce) -> Result<Line, Unreachable> {
+    async fn reach(&self, pod: Pod, key: &InForce) -> Result<Taken, Unreachable> {
         let (deadline, peer) = (clock::instant() + REACH, self.peer(pod));
         // Whoever tries may be a client that leaves before it knows, and so may be the next.
         let mut lines = timeout_at(deadline, peer.lock()).await.map_err(|_| Unreachable::TimedOut)?;
         let now = clock::instant();
         lines.retain(|line| line.is_good(now));
-        if let Some(line) = lines.iter_mut().find(|line| line.has_room()) {
-            line.used = now;
-            return Ok(line.clone());
+        if let Some(line) = lines.iter().find(|line| line.has_room()) {
+            return Ok(line.take());
         }
         if let Some(failure) = lock(&self.failures).get(&pod).filter(|failure| failure.last + REMEMBERED > now) {
             return Err(failure.reason);
@@ -141,9 +160,10 @@ impl Peers {
         match self.connect(pod, key, deadline).await {
             Ok(sender) => {
                 lock(&self.failures).remove(&pod);
-                let line = Line { sender, shared: Arc::default(), used: clock::instant() };
-                lines.push(line.clone());
-                Ok(line)
+                let line = Line::new(sender);
+                let taken = line.take();
+                lines.push(line);
+                Ok(taken)
             }
             Err(reason) => {
                 tracing::info!(pod = %pod.uid, address = %pod.address, ?reason, "the pod of a session cannot be reached");
@@ -227,23 +247,23 @@ pub async fn pass_on(
 ) -> Result<Response<Body>, Refusal> {
     let ring = door.sessions.ring().ok_or(Refusal::SessionUnknown)?;
     let key = ring.find(away.key).ok_or(Refusal::SessionUnknown)?;
-    let line = reach(door, away.owner, key).await?;
+    let taken = reach(door, away.owner, key).await?;
     let (method, head) = (parts.method.clone(), request(parts, seen)?);
     door.metrics.forwarded();
     let request = head.map(|()| std::mem::replace(body, empty()));
-    let (mut response, shared) = send(door, away.owner, key, line, request).await?;
+    let (mut response, share) = send(door, away.owner, key, taken, request).await?;
     headers::strip_hop_by_hop(response.headers_mut());
     let response = response
-        .map(|body| body.map_frame(move |frame| counted(&shared, frame)).map_err(BodyError::from).boxed_unsync());
+        .map(|body| body.map_frame(move |frame| counted(&share, frame)).map_err(BodyError::from).boxed_unsync());
     Ok(if method == Method::GET { until_stopped(door, response) } else { response })
 }
 
 /// A part of an answer, which holds its place on the connection until it has passed.
-fn counted<T>(_: &Arc<()>, frame: T) -> T {
+fn counted<T>(_: &Share, frame: T) -> T {
     frame
 }
 
-async fn reach(door: &Door, owner: Pod, key: &InForce) -> Result<Line, Refusal> {
+async fn reach(door: &Door, owner: Pod, key: &InForce) -> Result<Taken, Refusal> {
     door.sessions.peers.reach(owner, key).await.map_err(|reason| {
         door.metrics.forward_failed(reason);
         Refusal::SessionUnknown
@@ -255,12 +275,12 @@ async fn send(
     door: &Door,
     owner: Pod,
     key: &InForce,
-    mut line: Line,
+    (mut sender, mut share): Taken,
     mut request: Request<Body>,
-) -> Result<(Response<Incoming>, Arc<()>), Refusal> {
+) -> Result<(Response<Incoming>, Share), Refusal> {
     for last in [false, true] {
-        let mut error = match line.sender.try_send_request(request).await {
-            Ok(response) => return Ok((response, line.shared)),
+        let mut error = match sender.try_send_request(request).await {
+            Ok(response) => return Ok((response, share)),
             Err(error) => error,
         };
         let Some(unsent) = error.take_message().filter(|_| !last) else {
@@ -269,7 +289,7 @@ async fn send(
             break;
         };
         request = unsent;
-        line = reach(door, owner, key).await?;
+        (sender, share) = reach(door, owner, key).await?;
     }
     Err(Refusal::PeerBroken)
 }
@@ -338,6 +358,22 @@ fn request(parts: Parts, seen: &Seen) -> Result<Request<()>, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_idle_from_the_end_of_its_last_request() {
+        let (one, _other) = tokio::io::duplex(1024);
+        let (sender, _connection) =
+            http2::handshake::<_, _, Body>(TokioExecutor::new(), TokioIo::new(one)).await.unwrap();
+        let line = Line::new(sender);
+        let taken = line.take();
+        tokio::time::advance(IDLE * 9).await;
+        assert!(line.is_good(clock::instant()), "its request runs");
+        drop(taken);
+        tokio::time::advance(IDLE / 2).await;
+        assert!(line.is_good(clock::instant()));
+        tokio::time::advance(IDLE / 2).await;
+        assert!(!line.is_good(clock::instant()));
+    }
 
     #[test]
     fn what_is_secret_stays_out_of_the_tables_of_a_shared_connection() {
