@@ -143,16 +143,18 @@ const PAUSE: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(30)
 
 /// Ends the sessions that nobody uses, forever.
 pub async fn expire(door: Arc<Door>) {
-    let mut changes = door.changes();
+    let (mut changes, mut looked) = (door.changes(), clock::instant());
     loop {
         let [shortest, longest] = PAUSE;
         let idle = door.rules().map_or(longest * LOOKS, |rules| rules.sessions.idle_timeout);
         tokio::select! {
-            () = tokio::time::sleep((idle / LOOKS).clamp(shortest, longest)) => {}
+            () = tokio::time::sleep_until(looked + (idle / LOOKS).clamp(shortest, longest)) => {}
+            // The time may be another now, but does not begin anew: keys may change all the time.
             Ok(()) = changes.changed() => continue,
         }
+        looked = clock::instant();
         let Some(rules) = door.rules() else { continue };
-        for id in door.sessions.owned.expire(clock::instant(), rules.sessions.idle_timeout) {
+        for id in door.sessions.owned.expire(looked, rules.sessions.idle_timeout) {
             part::end(&door, &rules, &id);
         }
     }

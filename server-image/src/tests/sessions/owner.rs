@@ -1,6 +1,7 @@
 //! What one pod makes of session ids.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use http::{HeaderValue, StatusCode};
 use http_body_util::BodyExt as _;
@@ -11,9 +12,11 @@ use crate::door::{Answered, Door, Phase};
 use crate::refusal::json;
 use crate::session::keys::tests::entry;
 use crate::session::pod::Pod;
+use crate::session::registry::Whose;
 use crate::tests::backend::Backend;
 use crate::tests::eventually;
 use crate::tests::front::{Front, collect, http_config, key, next, record, text};
+use crate::who::Subject;
 
 /// What a client is told that names no session.
 fn is_unknown((status, body): &(u16, String)) -> bool {
@@ -288,6 +291,22 @@ async fn an_idle_session_ends_at_the_backend_too() {
     assert_eq!(answer(&front, "POST", Some(&used)).await.0, 200);
     drop(stream);
     eventually("the other is over, too", || memory.alive() == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_idle_however_often_keys_change() {
+    let mut config = http_config(1);
+    config["sessions"] = serde_json::json!({"idleTimeoutMs": 60_000});
+    let front = pod(0, 1, &config);
+    front.run(crate::session::expire(front.door.clone()));
+    let (door, seat) = (&front.door, front.door.sessions.seats.add(&front.door.metrics));
+    let whose = Whose::of(Subject::Anonymous, crate::clock::wall());
+    drop(door.sessions.owned.begin("x".into(), whose, seat));
+    for _ in 0..40 {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        door.enforce(None, door.keys());
+    }
+    assert_eq!(door.status().sessions, 0);
 }
 
 #[tokio::test]
