@@ -20,6 +20,7 @@ use hyper::client::conn::{TrySendError, http1};
 use hyper::rt::Executor as _;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
+use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
 use crate::clock;
@@ -234,6 +235,9 @@ impl Idle {
     }
 
     fn put(self: &Arc<Self>, line: Box<Line>) {
+        if Handle::try_current().is_err() {
+            return; // an answer may be dropped anywhere, and elsewhere nobody could close it in time
+        }
         let mut waiting = self.waiting();
         waiting.lines.push_back((line, clock::instant()));
         if !std::mem::replace(&mut waiting.watched, true) {
@@ -248,9 +252,12 @@ impl Idle {
             let now = clock::instant();
             let mut waiting = self.waiting();
             let late = waiting.lines.partition_point(|(_, since)| now - *since >= IDLE);
-            waiting.lines.drain(..late);
-            if waiting.lines.is_empty() {
-                waiting.watched = false;
+            let late: Vec<_> = waiting.lines.drain(..late).collect();
+            waiting.watched = !waiting.lines.is_empty();
+            let watched = waiting.watched;
+            drop(waiting); // whoever wants a connection does not wait until others are closed
+            drop(late);
+            if !watched {
                 return;
             }
         }
@@ -357,6 +364,15 @@ mod tests {
             }
             assert!(seen.is_empty());
         }
+    }
+
+    #[tokio::test]
+    async fn an_answer_may_be_dropped_where_no_runtime_is() {
+        let (loopback, mut seen) = server(KNOWN_LENGTH, 2).await;
+        let mut body = loopback.exchange(request()).await.unwrap().into_body();
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "ok");
+        std::thread::spawn(move || drop(body)).join().unwrap();
+        next(&mut seen, &[Seen::Connection, Seen::Request, Seen::End]).await;
     }
 
     #[tokio::test]
