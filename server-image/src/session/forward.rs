@@ -1,4 +1,5 @@
-//! The way to other pods: one request of a client, streamed unread to the pod that owns its session.
+//! The way to other pods: one request of a client, streamed to the pod that owns its session. Of a POST just enough is
+//! looked at to tell an `initialize`, which is not passed on.
 //!
 //! Connections are HTTP/2 without TLS, proved once ([`proof`]) and shared by many requests. A pod that cannot be reached is
 //! remembered for a moment, so that a storm costs one attempt. Once a request has begun to leave, nothing is tried again.
