@@ -77,6 +77,8 @@ impl Sessions {
                 tracing::info!(current = ring.ids().current, sealing = self.me.is_some(), "session keys in force");
             }
             self.ring.store(Some(Arc::new(ring)));
+        } else if self.lack_keys() {
+            tracing::warn!("there is no session key: no session begins, and none is found, until there is one");
         }
     }
 
