@@ -359,6 +359,17 @@ fn request(parts: Parts, seen: &Seen) -> Result<Request<()>, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::keys::tests::ring;
+    use crate::session::pod::Uid;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_wait_for_others_who_try_has_an_end() {
+        let (peers, ring) = (Peers::at(1), ring(&[("current", 1)]));
+        let pod = Pod { uid: Uid([1; 16]), address: [127, 0, 0, 1].into() };
+        let peer = peers.peer(pod);
+        let _tries = peer.lock().await;
+        assert_eq!(peers.reach(pod, ring.current()).await.unwrap_err(), Unreachable::TimedOut);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_is_idle_from_the_end_of_its_last_request() {
