@@ -175,7 +175,7 @@ impl Refresher {
         wanted.pods.keys().all(|name| {
             observed.get(name).is_none_or(|pod| match &pod.door {
                 Door::Answered(door) => door.ready && refresh::agrees(&wanted.revisions, door),
-                Door::Unasked | Door::Unreachable(_) => false,
+                Door::Unasked | Door::Unauthorized | Door::Unreachable(_) => false,
             })
         })
     }

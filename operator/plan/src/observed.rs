@@ -160,6 +160,8 @@ pub enum Door {
     Unasked,
     /// It could not be reached, and why.
     Unreachable(String),
+    /// It is there, and does not admit the token of `<name>.session`: what it has in force is not what is stored.
+    Unauthorized,
     /// Its answer.
     Answered(Box<DoorStatus>),
 }

@@ -1,5 +1,6 @@
 //! Which pods to touch so that the kubelet refreshes their mounts, and when to look again. A pod is touched only when
-//! its own front door says that it has another revision in force than the API server holds.
+//! its own front door shows that it has something else in force than the API server holds: another revision, or another
+//! token, as after somebody deleted `<name>.session` to end all sessions.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,11 +25,12 @@ pub struct Touch {
     pub value: String,
 }
 
-/// Pods whose front door has another revision in force, in the order of their names.
+/// Pods whose front door has something else in force, in the order of their names. One that is stopping is left alone.
 pub fn touches(revisions: &Revisions, pods: &BTreeMap<String, ObservedPod>) -> Vec<Touch> {
     let wanted = digest(revisions);
     let lags = |pod: &ObservedPod| match &pod.door {
-        Door::Answered(door) => !pod.terminating && !agrees(revisions, door),
+        Door::Answered(door) => !agrees(revisions, door),
+        Door::Unauthorized => true,
         Door::Unasked | Door::Unreachable(_) => false,
     };
     let touch = |(name, pod): (&String, &ObservedPod)| Touch {
@@ -36,7 +38,7 @@ pub fn touches(revisions: &Revisions, pods: &BTreeMap<String, ObservedPod>) -> V
         uid: pod.uid.clone(),
         value: next_value(&wanted, pod.refresh.as_deref()),
     };
-    pods.iter().filter(|(_, pod)| lags(pod)).map(touch).collect()
+    pods.iter().filter(|(_, pod)| !pod.terminating && lags(pod)).map(touch).collect()
 }
 
 /// Whether a front door has everything in force. A config that it has read and refused will not come into force by

@@ -84,7 +84,7 @@ fn behind(key: &SessionKey, observed: &Observed) -> Vec<String> {
         let runs = pod.status.phase.as_deref() == Some("Running") && pod.status.pod_ip.is_some();
         runs && match &pod.door {
             Door::Answered(door) => !door.session_keys.is_empty() && !door.session_keys.has(&id),
-            Door::Unasked | Door::Unreachable(_) => true,
+            Door::Unasked | Door::Unauthorized | Door::Unreachable(_) => true,
         }
     };
     observed.pods.iter().filter(|(_, pod)| is_behind(pod)).map(|(name, _)| name.clone()).collect()

@@ -9,7 +9,7 @@ use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use mooring_contract::{DoorStatus, port};
+use mooring_contract::port;
 use mooring_plan::observed::Door;
 
 /// Longest wait for an answer.
@@ -36,13 +36,13 @@ impl DoorClient {
     /// What the front door at `ip` says. The words of a failure are fixed, because they reach the status.
     pub async fn ask(&self, ip: &str, token: &str) -> Door {
         match tokio::time::timeout(TIMEOUT, self.get(ip, token)).await {
-            Ok(Ok(status)) => Door::Answered(Box::new(status)),
+            Ok(Ok(door)) => door,
             Ok(Err(reason)) => Door::Unreachable(reason.to_owned()),
             Err(_) => Door::Unreachable("no answer within 2 s".to_owned()),
         }
     }
 
-    async fn get(&self, ip: &str, token: &str) -> Result<DoorStatus, &'static str> {
+    async fn get(&self, ip: &str, token: &str) -> Result<Door, &'static str> {
         let host = if ip.contains(':') { format!("[{ip}]") } else { ip.to_owned() };
         let request = http::Request::get(format!("http://{host}:{}/status", port::MANAGEMENT))
             .header(http::header::AUTHORIZATION, format!("Bearer {token}"))
@@ -51,11 +51,12 @@ impl DoorClient {
         let response = self.http.request(request).await.map_err(|_| "the connection was refused or broken")?;
         match response.status() {
             http::StatusCode::OK => {}
-            http::StatusCode::UNAUTHORIZED => return Err("it does not accept the operator's token yet"),
+            http::StatusCode::UNAUTHORIZED => return Ok(Door::Unauthorized),
             _ => return Err("it answered with an error"),
         }
         let body = Limited::new(response.into_body(), LARGEST).collect().await.map_err(|_| "the answer broke off")?;
-        serde_json::from_slice(&body.to_bytes()).map_err(|_| "the answer is not understood")
+        let status = serde_json::from_slice(&body.to_bytes()).map_err(|_| "the answer is not understood")?;
+        Ok(Door::Answered(Box::new(status)))
     }
 }
 
@@ -98,6 +99,8 @@ impl DoorBook {
 
 #[cfg(test)]
 mod tests {
+    use mooring_contract::DoorStatus;
+
     use super::*;
 
     #[test]

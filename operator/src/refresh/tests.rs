@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{HeaderMap, Method};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::routing::get;
 use mooring_contract::{DoorStatus, port};
 use mooring_plan::Settings;
@@ -21,11 +21,17 @@ const POD: &str = "/api/v1/namespaces/demo/pods/weather-1";
 struct FrontDoor {
     fake: Fake,
     asked: Arc<AtomicUsize>,
+    /// What it admits until the kubelet has refreshed its pod.
+    token: &'static str,
 }
 
 impl FrontDoor {
     async fn open(fake: &Fake, ip: &str) -> Self {
-        let door = Self { fake: fake.clone(), asked: Arc::default() };
+        Self::open_with(fake, ip, "token").await
+    }
+
+    async fn open_with(fake: &Fake, ip: &str, token: &'static str) -> Self {
+        let door = Self { fake: fake.clone(), asked: Arc::default(), token };
         let address: SocketAddr = format!("{ip}:{}", port::MANAGEMENT).parse().unwrap();
         let listener = tokio::net::TcpListener::bind(address).await.unwrap();
         let router = Router::new().route("/status", get(Self::answer)).with_state(door.clone());
@@ -33,20 +39,18 @@ impl FrontDoor {
         door
     }
 
-    /// It has the new keys in force once the kubelet has refreshed its pod.
+    /// It has the new keys and the newest token in force once the kubelet has refreshed its pod.
     #[expect(clippy::unused_async, reason = "handlers are async")]
-    async fn answer(State(door): State<Self>, headers: HeaderMap) -> axum::Json<DoorStatus> {
+    async fn answer(State(door): State<Self>, headers: HeaderMap) -> Result<axum::Json<DoorStatus>, StatusCode> {
         door.asked.fetch_add(1, Ordering::Relaxed);
-        let authorized = headers.get("authorization").is_some_and(|value| value == "Bearer token");
         let pod = door.fake.get(POD).unwrap();
         let refreshed = pod["metadata"]["annotations"][names::ANNOTATION_REFRESH].is_string();
+        let token = if refreshed { "token" } else { door.token };
+        if headers.get("authorization").is_none_or(|value| *value != format!("Bearer {token}")) {
+            return Err(StatusCode::UNAUTHORIZED);
+        }
         let keys_revision = if refreshed { "new" } else { "old" }.to_owned();
-        axum::Json(DoorStatus {
-            ready: authorized,
-            config_revision: "c".into(),
-            keys_revision,
-            ..DoorStatus::default()
-        })
+        Ok(axum::Json(DoorStatus { ready: true, config_revision: "c".into(), keys_revision, ..DoorStatus::default() }))
     }
 }
 
@@ -118,6 +122,16 @@ async fn a_pod_that_lags_is_touched_until_it_agrees_and_then_left_alone() {
     bench.refresher.want(&bench.key, &revisions("new"), "token");
     assert!(lock(&bench.refresher.running).is_empty(), "what all agree on is not asked again");
     assert_eq!(door.asked.load(Ordering::Relaxed), asked);
+}
+
+/// Whoever deletes `<name>.session` ends all sessions, and changes the token with it.
+#[tokio::test]
+async fn a_pod_that_does_not_admit_the_newest_token_is_touched() {
+    let bench = bench("127.77.0.5");
+    let _door = FrontDoor::open_with(&bench.fake, "127.77.0.5", "older").await;
+    bench.refresher.want(&bench.key, &revisions("new"), "token");
+    until("settled", || lock(&bench.refresher.settled).contains_key(&bench.key)).await;
+    assert_eq!(bench.fake.count(&Method::PATCH, POD), 1);
 }
 
 #[tokio::test]

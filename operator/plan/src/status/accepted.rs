@@ -61,6 +61,6 @@ pub(super) fn is_ingress(finding: &Finding) -> bool {
 fn refused_config<'a>(observed: &'a Observed, revision: &str) -> Option<&'a str> {
     observed.pods.values().filter(|pod| !pod.terminating).find_map(|pod| match &pod.door {
         Door::Answered(door) if door.config_revision != revision => door.config_error.as_deref(),
-        Door::Answered(_) | Door::Unasked | Door::Unreachable(_) => None,
+        Door::Answered(_) | Door::Unasked | Door::Unauthorized | Door::Unreachable(_) => None,
     })
 }

@@ -34,7 +34,7 @@ pub(super) fn verified(old: &McpServerStatus, observed: &Observed, now: Timestam
         let message = format!("The backend answered no MCP handshake: {}", cut(&words, ERROR_BYTES));
         return (Verdict::new(State::False, Reason::HandshakeFailed, message), None);
     }
-    if ready.iter().any(|pod| matches!(pod.door, Door::Unreachable(_))) {
+    if ready.iter().any(|pod| matches!(pod.door, Door::Unauthorized | Door::Unreachable(_))) {
         let message =
             "The operator cannot reach the pods' management port, so it cannot tell; the server may well work.";
         return (Verdict::new(State::Unknown, Reason::PodsUnreachable, message), old.server.clone());
@@ -65,7 +65,7 @@ fn grace_end(pod: &ObservedPod) -> Option<Timestamp> {
 fn answer(pod: &ObservedPod) -> Option<&DoorStatus> {
     match &pod.door {
         Door::Answered(door) => Some(door),
-        Door::Unasked | Door::Unreachable(_) => None,
+        Door::Unasked | Door::Unauthorized | Door::Unreachable(_) => None,
     }
 }
 

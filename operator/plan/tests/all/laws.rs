@@ -174,6 +174,7 @@ fn door() -> impl Strategy<Value = Door> {
     prop_oneof![
         Just(Door::Unasked),
         Just(Door::Unreachable("timed out".to_owned())),
+        Just(Door::Unauthorized),
         Just(handshaken()),
         Just(refused("connection refused")),
     ]

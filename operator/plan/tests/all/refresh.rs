@@ -45,11 +45,13 @@ fn only_pods_that_say_so_are_touched() {
         ("secret", answered(door("c1", "k1", "v0"))),
         ("silent", pod(Door::Unreachable("timed out".to_owned()))),
         ("stopping", ObservedPod { terminating: true, ..answered(door("c0", "k0", "v0")) }),
+        ("stopping and foreign", ObservedPod { terminating: true, ..pod(Door::Unauthorized) }),
+        ("token", pod(Door::Unauthorized)),
         ("unasked", pod(Door::Unasked)),
     ];
     let pods = pods.into_iter().map(|(name, pod)| (name.to_owned(), pod)).collect();
     let touched: Vec<_> = touches(&revisions(), &pods).into_iter().map(|touch| touch.pod).collect();
-    assert_eq!(touched, ["config", "keys", "none", "secret"]);
+    assert_eq!(touched, ["config", "keys", "none", "secret", "token"]);
 }
 
 /// Patching the same value again would change nothing, and the kubelet would not look.

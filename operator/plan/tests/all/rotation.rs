@@ -96,7 +96,7 @@ impl Life {
         let revisions = Revisions { config: String::new(), ..revisions };
         let doors = self.observed.pods.values().map(|pod| match &pod.door {
             Door::Answered(door) => agrees(&revisions, door),
-            Door::Unasked | Door::Unreachable(_) => false,
+            Door::Unasked | Door::Unauthorized | Door::Unreachable(_) => false,
         });
         doors.collect()
     }
