@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use mooring_api::{ConditionType, McpServer, McpServerStatus, Reason};
-use mooring_plan::outcome::Revisions;
+use mooring_plan::outcome::{Mint, Revisions};
 use mooring_plan::{Applied, Observed, Outcome, Plan, Rejection, Settings, plan, refresh, status};
 
 use crate::apply::{ApplyError, Writer};
@@ -151,12 +151,19 @@ impl Reconciler {
                     return Ok((observed, Decision::Rejected(rejection)));
                 }
             };
-            if !plan.mint.is_empty() {
-                let applied = self.writer.mint(key, server, &plan.mint).await?;
+            let (steps, first): (Vec<_>, Vec<_>) =
+                plan.mint.iter().cloned().partition(|mint| matches!(mint, Mint::SessionKeys { .. }));
+            if !first.is_empty() {
+                let applied = self.writer.mint(key, server, &first).await?;
                 if applied == Applied::default() {
                     continue;
                 }
                 return Ok((observed, Decision::Planned { plan, applied }));
+            }
+            // A step that cannot be taken, such as in an immutable Secret, holds up nothing, and no revoked key.
+            let stepped = self.writer.mint(key, server, &steps).await;
+            if !steps.is_empty() && stepped.as_ref().is_ok_and(|stepped| *stepped == Applied::default()) {
+                continue;
             }
             let applied = self.writer.apply(key, server, &plan).await;
             // Also where a child could not be written: a revoked key does not wait for it.
@@ -165,7 +172,8 @@ impl Reconciler {
                 let keys = self.observer.keys_revision(key, server).await?;
                 self.refresher.want(key, &Revisions { keys, ..plan.revisions.clone() }, &session.status_token);
             }
-            let applied = applied?;
+            let mut applied = applied?;
+            applied.refused.extend(stepped?.refused);
             return Ok((observed, Decision::Planned { plan, applied }));
         }
         let observed = self.observer.observe(key, server).await?;

@@ -83,7 +83,7 @@ reasons! {
     KeySecretNotFound,
     /// An entry of a Secret of `auth.keySecrets` is too weak or not understood.
     KeyRefused,
-    /// A rotation of the keys that seal sessions waits, for pods or for sessions of before.
+    /// A rotation of the keys that seal sessions waits for pods or for sessions of before, or was refused.
     SessionKeysWaiting,
     /// Pods of the server do not reach each other, so sessions are lost to requests that come by another pod.
     PeersUnreachable,

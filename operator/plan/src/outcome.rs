@@ -16,7 +16,8 @@ use crate::observed::ChildKind;
 /// What is to be done for one McpServer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Secrets to make first. While this is not empty the rest waits: what was made is read back, and planned again.
+    /// Secrets to make first: what was made is read back, and planned again. Only a step of the session keys is not waited
+    /// for where it is refused.
     pub mint: Vec<Mint>,
     /// Secrets of declared keys to delete: no longer declared, or to be rotated.
     pub revoke: Vec<Revoke>,
@@ -145,7 +146,7 @@ pub struct Rejection {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Applied {
     /// Children that were not applied, and why: each is one finding of [`Reason::NameConflict`] or
-    /// [`Reason::ChildRefused`].
+    /// [`Reason::ChildRefused`], or of [`Reason::SessionKeysWaiting`] for a step of the session keys.
     pub refused: Vec<Finding>,
     /// Whether a child waits for the garbage collector to remove that of an earlier server with the same name.
     pub waiting: bool,

@@ -94,7 +94,7 @@ impl Writer {
         Self { client, world, metrics, observer }
     }
 
-    /// Deletes, applies and prunes, in this order, what a plan without anything to mint says.
+    /// Deletes, applies and prunes, in this order, what a plan says beside what is to be minted.
     pub async fn apply(&self, key: &ServerKey, server: &McpServer, plan: &Plan) -> Result<Applied, ApplyError> {
         let owner = Owner { key, server };
         for revoke in &plan.revoke {

@@ -92,7 +92,12 @@ impl Writer {
                 self.world.secrets.forget(namespace, &child.name);
                 Ok(Done::Applied)
             }
-            Err(error) if error.is_refusal() => Ok(super::finding(&child, Reason::ChildRefused, error.to_string())),
+            Err(error) if error.is_refusal() => {
+                let message = format!(
+                    "a step of the rotation of the session keys was refused, and they stay as they are: {error}"
+                );
+                Ok(super::finding(&child, Reason::SessionKeysWaiting, message))
+            }
             Err(source) => Err(ApplyError::Write { child, source }),
         }
     }

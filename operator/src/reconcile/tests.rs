@@ -118,6 +118,41 @@ async fn what_the_server_asks_to_wait_is_heard() {
     assert_eq!(error.retry_after(), Some(Duration::from_secs(1)));
 }
 
+/// The session Secret may be immutable, or a policy may keep it as it is. Whatever else changed is done all the same.
+#[tokio::test]
+async fn a_refused_step_of_the_session_keys_holds_up_nothing_else() {
+    let bench = Bench::new(&http());
+    bench.pass().await.unwrap();
+    let applied = || {
+        let deployment = bench.fake.get("/apis/apps/v1/namespaces/demo/deployments/weather").unwrap();
+        deployment["metadata"]["annotations"][mooring_plan::names::ANNOTATION_GENERATION].clone()
+    };
+    let change = |generation: i64| {
+        let mut read = bench.world.server(&bench.key).unwrap().as_ref().clone();
+        read.server.metadata.generation = Some(generation);
+        let rotate = (mooring_plan::names::ANNOTATION_ROTATE.to_owned(), "now".to_owned());
+        read.server.metadata.annotations.get_or_insert_default().extend([rotate]);
+        bench.world.put_server(&bench.key, read);
+    };
+    change(2);
+    bench.fake.fail(Method::PATCH, "/secrets/weather.session", 422, "the Secret is immutable");
+    let done = bench.pass().await.unwrap();
+    assert!(done.pass == Pass::Applied && done.again.is_some(), "{done:?}");
+    assert_eq!(applied(), "2");
+    let accepted = bench.condition("Accepted");
+    assert_eq!([&accepted["status"], &accepted["reason"]], ["True", "SessionKeysWaiting"]);
+    assert!(accepted["message"].as_str().unwrap().contains("the Secret is immutable"), "{accepted}");
+
+    change(3);
+    bench.fake.fail(Method::PATCH, "/secrets/weather.session", 500, "the webhook is away");
+    assert!(bench.pass().await.unwrap_err().to_string().contains("the webhook is away"), "it is tried again");
+    assert_eq!(applied(), "3");
+
+    bench.pass().await.unwrap();
+    let session = bench.fake.get("/api/v1/namespaces/demo/secrets/weather.session").unwrap();
+    assert!(session["data"]["previous"].is_string(), "the keys are rotated");
+}
+
 #[tokio::test]
 async fn a_server_on_its_way_out_is_left_alone() {
     let bench = Bench::new(&http());

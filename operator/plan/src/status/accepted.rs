@@ -30,7 +30,7 @@ pub(super) fn accepted(observed: &Observed, outcome: Outcome<'_>) -> Verdict {
             Reason::KeyRefused | Reason::ReferenceNotFound | Reason::SessionKeysWaiting | Reason::PeersUnreachable
         )
     };
-    let findings: Vec<_> = plan.findings.iter().filter(told).collect();
+    let findings: Vec<_> = plan.findings.iter().chain(&applied.refused).filter(told).collect();
     Verdict::of_findings(State::True, &findings)
         .unwrap_or_else(|| Verdict::new(State::True, Reason::Accepted, "The spec is served as written."))
 }
@@ -48,9 +48,11 @@ pub(super) fn stalled(outcome: Outcome<'_>) -> Option<Verdict> {
     }
 }
 
-/// Children that were not applied, but for the Ingress: that is a matter of exposure.
+/// Children that were not applied, but for the Ingress: that is a matter of exposure. Where a step of the session keys was
+/// refused, those that are there serve on.
 fn refused(applied: &Applied) -> Vec<&Finding> {
-    applied.refused.iter().filter(|finding| !is_ingress(finding)).collect()
+    let is_step = |finding: &Finding| finding.reason == Reason::SessionKeysWaiting;
+    applied.refused.iter().filter(|finding| !is_ingress(finding) && !is_step(finding)).collect()
 }
 
 /// `field` of a child that was refused begins with its kind.
