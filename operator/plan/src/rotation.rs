@@ -81,11 +81,19 @@ pub(crate) fn retires(server: &McpServer, session: &SessionSecret) -> Option<Tim
 fn behind(key: &SessionKey, observed: &Observed) -> Vec<String> {
     let id = key.id();
     let is_behind = |pod: &ObservedPod| {
-        let runs = pod.status.phase.as_deref() == Some("Running") && pod.status.pod_ip.is_some();
-        runs && match &pod.door {
-            Door::Answered(door) => !door.session_keys.is_empty() && !door.session_keys.has(&id),
-            Door::Unasked | Door::Unauthorized | Door::Unreachable(_) => true,
-        }
+        may_serve(pod)
+            && match &pod.door {
+                Door::Answered(door) => !door.session_keys.is_empty() && !door.session_keys.has(&id),
+                Door::Unasked | Door::Unauthorized | Door::Unreachable(_) => true,
+            }
     };
     observed.pods.iter().filter(|(_, pod)| is_behind(pod)).map(|(name, _)| name.clone()).collect()
+}
+
+/// Whether a pod serves or may yet: its node has mounted the keys as they were at that moment, although no front door
+/// may run yet.
+fn may_serve(pod: &ObservedPod) -> bool {
+    let ended = matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"));
+    let mut conditions = pod.status.conditions.iter().flatten();
+    !ended && conditions.any(|condition| condition.type_ == "PodScheduled" && condition.status == "True")
 }

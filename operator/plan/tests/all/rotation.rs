@@ -15,7 +15,7 @@ use mooring_plan::refresh::agrees;
 use mooring_plan::status::next_change;
 use serde_json::{Value, json};
 
-use crate::statuses::{after, pods, ready};
+use crate::statuses::{after, pods};
 use crate::world::{fixture, session_key, settings, world};
 
 struct Life {
@@ -116,10 +116,13 @@ fn with(next: Option<u8>, current: Option<u8>) -> ObservedPod {
 }
 
 fn running(door: Door) -> ObservedPod {
-    let mut pod = ready(door);
-    pod.status.phase = Some("Running".to_owned());
-    pod.status.pod_ip = Some("10.0.0.1".to_owned());
-    pod
+    in_phase("Running", door)
+}
+
+/// A pod that has a node.
+fn in_phase(phase: &str, door: Door) -> ObservedPod {
+    let status = json!({"phase": phase, "conditions": [{"type": "PodScheduled", "status": "True"}]});
+    ObservedPod { status: serde_json::from_value(status).unwrap(), door, ..ObservedPod::default() }
 }
 
 #[test]
@@ -162,8 +165,10 @@ fn nobody_who_may_still_be_asked_is_passed_over() {
     assert!(waits(&mut life, running(Door::Unasked)));
     assert!(waits(&mut life, running(Door::Unreachable("no answer within 2 s".to_owned()))), "frozen");
     assert!(waits(&mut life, ObservedPod { terminating: true, ..with(None, Some(1)) }), "it drains");
-    // One that starts reads the newest, and one of an older version seals nothing.
-    life.observed.pods = pods([with(Some(2), Some(1)), ObservedPod::default(), with(None, None)]);
+    assert!(waits(&mut life, in_phase("Pending", Door::Unasked)), "it starts, and may have mounted what was before");
+    // One without a node will mount the newest, one that has ended opens nothing, and one of an older version seals nothing.
+    let ended = in_phase("Succeeded", with(None, Some(1)).door);
+    life.observed.pods = pods([with(Some(2), Some(1)), ObservedPod::default(), ended, with(None, None)]);
     assert_eq!(life.step(), Some("advance"));
 }
 
