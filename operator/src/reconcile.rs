@@ -19,8 +19,9 @@ use crate::world::World;
 
 /// Longest time for one pass.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Passes that may follow each other because Secrets were made: one makes them, the next uses them.
-const ROUNDS: usize = 3;
+/// Passes that may follow each other because Secrets were made or changed: one makes them, a rotation of session keys takes
+/// three where no pod has to follow, and the last uses them.
+const ROUNDS: usize = 5;
 /// When to look again after the API server refused a child, at the soonest and at the latest: its reason, such as a quota,
 /// may be gone.
 const REFUSED_AGAIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(1));

@@ -12,7 +12,7 @@ use mooring_contract::session_key::Slot;
 use mooring_contract::{Key, KeyMetadata, KeyRecord, SessionKey, mount};
 use serde_json::{Value, json};
 
-use crate::names::{self, ANNOTATION_ADVANCED, ANNOTATION_ROTATED, ANNOTATION_SUBJECT, LABEL_KEY};
+use crate::names::{self, ANNOTATION_ROTATED, ANNOTATION_SETTLED, ANNOTATION_SUBJECT, LABEL_KEY};
 use crate::outcome::KeyStep;
 use crate::rotation;
 
@@ -47,9 +47,10 @@ pub fn session_keys_patch(
         KeyStep::First => (json!({current: entry(made)?}), heeded),
         KeyStep::Prepare => (json!({next: entry(made)?}), heeded),
         KeyStep::Advance { next: key, current: replaced } => {
-            (json!({next: null, current: entry(key)?, previous: entry(replaced)?}), json!({ANNOTATION_ADVANCED: now}))
+            (json!({next: null, current: entry(key)?, previous: entry(replaced)?}), json!({ANNOTATION_SETTLED: null}))
         }
-        KeyStep::Retire => (json!({previous: null}), json!({ANNOTATION_ADVANCED: null})),
+        KeyStep::Settle => (json!({}), json!({ANNOTATION_SETTLED: now})),
+        KeyStep::Retire => (json!({previous: null}), json!({ANNOTATION_SETTLED: null})),
     };
     let metadata = json!({"uid": uid, "resourceVersion": resource_version, "annotations": annotations});
     Ok(json!({"metadata": metadata, "data": data}))

@@ -32,8 +32,8 @@ pub const ANNOTATION_SUBJECT: &str = "mooring.dev/subject";
 pub const ANNOTATION_ROTATE: &str = "mooring.dev/rotate-session-keys";
 /// On `<name>.session`: the value of [`ANNOTATION_ROTATE`] that was heeded last.
 pub const ANNOTATION_ROTATED: &str = "mooring.dev/rotated-session-keys";
-/// On `<name>.session`: since when the current key seals, where there was one before it.
-pub const ANNOTATION_ADVANCED: &str = "mooring.dev/advanced-session-keys";
+/// On `<name>.session`: since when every front door seals with the current key, where there is one before it.
+pub const ANNOTATION_SETTLED: &str = "mooring.dev/settled-session-keys";
 /// On pods: the only thing that the operator writes there; a change makes the kubelet refresh the mounts.
 pub const ANNOTATION_REFRESH: &str = "mooring.dev/refresh";
 

@@ -64,8 +64,8 @@ pub struct SessionSecret {
     pub keys: BTreeMap<Slot, SessionKey>,
     /// What the annotation `mooring.dev/rotated-session-keys` says.
     pub rotated: Option<String>,
-    /// What the annotation `mooring.dev/advanced-session-keys` says.
-    pub advanced: Option<Timestamp>,
+    /// What the annotation `mooring.dev/settled-session-keys` says; absent where that is no time.
+    pub settled: Option<Timestamp>,
 }
 
 impl std::fmt::Debug for SessionSecret {

@@ -94,6 +94,8 @@ pub enum KeyStep {
         /// The key that did.
         current: SessionKey,
     },
+    /// Every front door seals with it: the sessions of before grow old from now on.
+    Settle,
     /// Nothing is alive any more that the one before sealed: it goes.
     Retire,
 }

@@ -10,7 +10,7 @@ use mooring_contract::{Key, SessionKey, mount};
 
 use crate::mint;
 use crate::names::{
-    ANNOTATION_ADVANCED, ANNOTATION_DECLARED, ANNOTATION_ROTATED, ANNOTATION_SUBJECT, ANNOTATION_SUBJECTS,
+    ANNOTATION_DECLARED, ANNOTATION_ROTATED, ANNOTATION_SETTLED, ANNOTATION_SUBJECT, ANNOTATION_SUBJECTS,
 };
 use crate::observed::{DeclaredKeySecret, KeysSecret, SessionSecret};
 
@@ -42,7 +42,7 @@ impl SessionSecret {
             status_token: text(secret, mount::STATUS_TOKEN_FILE),
             keys: Slot::ALL.into_iter().filter_map(key).collect(),
             rotated: secret.annotations().get(ANNOTATION_ROTATED).cloned(),
-            advanced: secret.annotations().get(ANNOTATION_ADVANCED).and_then(|time| time.parse().ok()),
+            settled: secret.annotations().get(ANNOTATION_SETTLED).and_then(|time| time.parse().ok()),
         }
     }
 }

@@ -128,7 +128,7 @@ fn observed(server: &McpServer, ingress_controller: Option<&str>) -> Observed {
         status_token: GENERATED.to_owned(),
         keys: BTreeMap::from([(Slot::Current, no_session_key())]),
         rotated: server.annotations().get(names::ANNOTATION_ROTATE).cloned(),
-        advanced: None,
+        settled: None,
     };
     let declared = server.spec.auth.iter().flat_map(|auth| &auth.keys);
     let declared_keys = (1..).zip(declared).map(|(number, declared)| {

@@ -7,7 +7,7 @@ use mooring_contract::door_status::SessionKeyIds;
 use mooring_contract::session_key::Slot;
 use mooring_contract::{DoorStatus, SessionKey};
 use mooring_plan::mint;
-use mooring_plan::names::ANNOTATION_ROTATE;
+use mooring_plan::names::{ANNOTATION_ROTATE, ANNOTATION_SETTLED};
 use mooring_plan::observed::{Door, Observed, ObservedPod, SessionSecret};
 use mooring_plan::outcome::{KeyStep, Mint, Revisions};
 use mooring_plan::plan::plan;
@@ -72,6 +72,7 @@ impl Life {
             KeyStep::First => "first",
             KeyStep::Prepare => "prepare",
             KeyStep::Advance { .. } => "advance",
+            KeyStep::Settle => "settle",
             KeyStep::Retire => "retire",
         })
     }
@@ -145,9 +146,15 @@ fn a_key_is_replaced_when_it_is_old_and_no_session_is_lost() {
     assert_eq!((life.told(), life.step()), (String::new(), Some("advance")));
     assert_eq!(life.in_force(), [false, false], "they are touched, so that they seal with the new one soon");
     assert_eq!(life.slots(), "Current 2, Previous 1");
+    // One lags for longer than any session lives, and seals with the old one all the while.
+    life.observed.pods = pods([with(None, Some(2)), with(Some(2), Some(1))]);
+    life.pass("2026-06-21T00:00:00Z");
     assert_eq!(life.step(), None);
+    assert!(life.told().contains("waits for pod-1, which"), "{}", life.told());
+    life.observed.pods = pods([with(None, Some(2)), with(None, Some(2))]);
+    assert_eq!((life.told(), life.step(), life.step()), (String::new(), Some("settle"), None));
     assert_eq!(next_change(&life.server, &life.observed, life.now).unwrap().as_secs(), 24 * 3600);
-    life.pass("2026-06-20T00:00:00Z");
+    life.pass("2026-06-22T00:00:00Z");
     assert_eq!(life.step(), Some("retire"));
     assert_eq!((life.slots().as_str(), life.step()), ("Current 2", None));
     assert_eq!(life.secret["metadata"]["annotations"], json!({}));
@@ -176,14 +183,34 @@ fn nobody_who_may_still_be_asked_is_passed_over() {
 fn what_is_asked_for_is_done_once_and_not_before_the_last_rotation_is_over() {
     let mut life = Life::new();
     life.ask("a");
-    assert_eq!([life.step(), life.step(), life.step()], [Some("prepare"), Some("advance"), None]);
-    assert_eq!(life.told(), "");
+    let rotation = [Some("prepare"), Some("advance"), Some("settle")];
+    assert_eq!([life.step(), life.step(), life.step()], rotation);
+    assert_eq!((life.step(), life.told()), (None, String::new()));
     life.ask("b");
     assert_eq!(life.step(), None);
     assert!(life.told().contains("follows at 2026-05-22T00:00:00Z"), "{}", life.told());
     life.pass("2026-05-22T00:00:00Z");
-    assert_eq!([life.step(), life.step(), life.step()], [Some("retire"), Some("prepare"), Some("advance")]);
-    assert_eq!((life.slots().as_str(), life.step()), ("Current 5, Previous 2", None));
+    assert_eq!(life.step(), Some("retire"));
+    assert_eq!([life.step(), life.step(), life.step()], rotation);
+    assert_eq!((life.slots().as_str(), life.step()), ("Current 6, Previous 2", None));
+}
+
+/// Without a word about when, the sessions of before are taken for as young as can be.
+#[test]
+fn nobody_shortens_the_life_of_sessions_by_a_lost_annotation() {
+    for overwritten in [None, Some("long ago")] {
+        let mut life = Life::new();
+        life.ask("a");
+        assert_eq!([life.step(), life.step(), life.step()], [Some("prepare"), Some("advance"), Some("settle")]);
+        let annotations = life.secret["metadata"]["annotations"].as_object_mut().unwrap();
+        annotations.remove(ANNOTATION_SETTLED);
+        annotations.extend(overwritten.map(|words| (ANNOTATION_SETTLED.to_owned(), words.into())));
+        life.look();
+        life.pass("2026-05-30T00:00:00Z");
+        assert_eq!([life.step(), life.step()], [Some("settle"), None]);
+        life.pass("2026-05-31T00:00:00Z");
+        assert_eq!(life.step(), Some("retire"));
+    }
 }
 
 #[test]

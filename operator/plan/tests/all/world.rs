@@ -89,7 +89,7 @@ pub fn world(server: &McpServer) -> Observed {
             status_token: STATUS_TOKEN.to_owned(),
             keys: BTreeMap::from([(Slot::Current, session_key(1))]),
             rotated: None,
-            advanced: None,
+            settled: None,
         }),
         declared_keys: server
             .spec
