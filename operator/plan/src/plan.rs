@@ -15,8 +15,8 @@ use crate::settings::Settings;
 use crate::validate::{invalid, validate};
 use crate::{names, peers, references, rotation};
 
-/// What is to be done for one McpServer. The time decides about session keys alone: an expired API key stays in the
-/// Secret, and the front door refuses it.
+/// What is to be done for one McpServer. The time decides about session keys and what is told of pods alone: an expired
+/// API key stays in the Secret, and the front door refuses it.
 pub fn plan(server: &McpServer, observed: &Observed, settings: &Settings, now: Timestamp) -> Result<Plan, Rejection> {
     validate(server)?;
     require_key_secrets(server, observed)?;
@@ -29,7 +29,7 @@ pub fn plan(server: &McpServer, observed: &Observed, settings: &Settings, now: T
     findings.extend(missing_references(server, observed));
     findings.extend(refused_keys(server, observed));
     findings.extend(observed.session.iter().filter_map(|session| rotation::waiting(server, session, observed)));
-    findings.extend(peers::unreachable(server, observed));
+    findings.extend(peers::unreachable(server, observed, now));
 
     let desired = Desired {
         service_account: desired::service_account(server),

@@ -3,7 +3,8 @@
 
 use std::cmp::Reverse;
 
-use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, PodCondition};
 use mooring_api::Reason;
 
 use crate::names::{FRONT_DOOR, SERVER};
@@ -24,8 +25,17 @@ pub(super) struct Failure {
 
 /// Whether a pod takes calls.
 pub(crate) fn is_ready(pod: &ObservedPod) -> bool {
-    let conditions = pod.status.conditions.as_deref().unwrap_or_default();
-    !pod.terminating && conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    !pod.terminating && ready_condition(pod).is_some()
+}
+
+/// Since when a pod has been ready, if it is.
+pub(crate) fn ready_since(pod: &ObservedPod) -> Option<Timestamp> {
+    Some(ready_condition(pod)?.last_transition_time.as_ref()?.0)
+}
+
+fn ready_condition(pod: &ObservedPod) -> Option<&PodCondition> {
+    let mut conditions = pod.status.conditions.iter().flatten();
+    conditions.find(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// The newest first, because it is of the newest template.

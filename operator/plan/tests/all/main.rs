@@ -11,6 +11,8 @@ mod keys;
 #[cfg(test)]
 mod laws;
 #[cfg(test)]
+mod peers;
+#[cfg(test)]
 mod refresh;
 #[cfg(test)]
 mod rejected;
