@@ -156,7 +156,7 @@ impl Refresher {
         }
     }
 
-    /// One look at all front doors of a server; whether all are ready and agree.
+    /// One look at all front doors of a server; whether all agree, and are ready unless they are stopping.
     async fn look(&self, key: &ServerKey, wanted: &Wanted) -> bool {
         let observed = pods(&self.world, key);
         let asked = observed.iter().filter(|(name, _)| wanted.pods.contains_key(*name)).map(|(_, pod)| async {
@@ -174,7 +174,7 @@ impl Refresher {
         }
         wanted.pods.keys().all(|name| {
             observed.get(name).is_none_or(|pod| match &pod.door {
-                Door::Answered(door) => door.ready && refresh::agrees(&wanted.revisions, door),
+                Door::Answered(door) => (door.ready || pod.terminating) && refresh::agrees(&wanted.revisions, door),
                 Door::Unasked | Door::Unauthorized | Door::Unreachable(_) => false,
             })
         })
@@ -195,11 +195,12 @@ impl Refresher {
     }
 }
 
-/// The pods whose front door runs and has an address.
+/// The pods whose front door runs and has an address. One that is stopping is asked, because a rotation of session keys
+/// waits for it, and is not touched.
 fn askable(pods: &BTreeMap<String, ObservedPod>) -> BTreeMap<String, Fingerprint> {
     let fingerprint = |(name, pod): (&String, &ObservedPod)| {
         let running = pod.status.phase.as_deref() == Some("Running");
-        if pod.terminating || !running || pod.status.pod_ip.is_none() {
+        if !running || pod.status.pod_ip.is_none() {
             return None;
         }
         let main = pod.status.container_statuses.iter().flatten();

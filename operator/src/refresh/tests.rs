@@ -74,6 +74,14 @@ struct Bench {
     key: ServerKey,
 }
 
+impl Bench {
+    /// What the watch shows of a pod.
+    fn put(&self, pod: &serde_json::Value) {
+        let mut view: PodView = serde_json::from_value(pod.clone()).unwrap();
+        self.world.put_pod(view.take_meta(), view);
+    }
+}
+
 fn bench(ip: &str) -> Bench {
     let fake = Fake::default();
     fake.put(POD, pod(ip));
@@ -124,6 +132,21 @@ async fn a_pod_that_lags_is_touched_until_it_agrees_and_then_left_alone() {
     assert_eq!(door.asked.load(Ordering::Relaxed), asked);
 }
 
+/// It drains for as long as its sessions last, and a rotation of session keys waits for what it says.
+#[tokio::test]
+async fn a_pod_that_is_stopping_is_asked_and_not_touched() {
+    let bench = bench("127.77.0.6");
+    let _door = FrontDoor::open(&bench.fake, "127.77.0.6").await;
+    let mut stopping = pod("127.77.0.6");
+    stopping["metadata"]["deletionTimestamp"] = json!("2026-06-01T12:00:00Z");
+    bench.put(&stopping);
+    bench.refresher.want(&bench.key, &revisions("new"), "token");
+    until("asked", || matches!(bench.world.doors.get("p1"), Door::Answered(_))).await;
+    bench.refresher.want(&bench.key, &revisions("old"), "token");
+    until("settled", || lock(&bench.refresher.settled).contains_key(&bench.key)).await;
+    assert_eq!(bench.fake.writes(), 0);
+}
+
 /// Whoever deletes `<name>.session` ends all sessions, and changes the token with it.
 #[tokio::test]
 async fn a_pod_that_does_not_admit_the_newest_token_is_touched() {
@@ -151,17 +174,12 @@ async fn several_pods_are_asked_on_for_as_long_as_there_are_several() {
     let mut second = pod("127.77.0.4");
     second["metadata"]["name"] = json!("weather-2");
     second["metadata"]["uid"] = json!("p2");
-    let put = |pod: &serde_json::Value| {
-        let mut view: PodView = serde_json::from_value(pod.clone()).unwrap();
-        bench.world.put_pod(view.take_meta(), view);
-    };
-    put(&second);
+    bench.put(&second);
     bench.refresher.want(&bench.key, &revisions("old"), "token");
     until("both answer", || door.asked.load(Ordering::Relaxed) == 2).await;
     until("both are known", || matches!(bench.world.doors.get("p2"), Door::Answered(_))).await;
     assert!(lock(&bench.refresher.running).contains_key(&bench.key));
-    second["metadata"]["deletionTimestamp"] = json!("2026-06-01T12:00:00Z");
-    put(&second);
+    bench.world.remove_pod(&serde_json::from_value::<PodView>(second).unwrap().take_meta());
     bench.refresher.want(&bench.key, &revisions("old"), "token");
     until("settled", || lock(&bench.refresher.settled).contains_key(&bench.key)).await;
     assert!(lock(&bench.refresher.running).is_empty());
