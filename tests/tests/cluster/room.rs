@@ -48,9 +48,13 @@ impl Room {
         Self { world: Arc::clone(world), name: name.to_owned() }
     }
 
-    /// Lets the servers and the namespace go, without waiting for their pods. Either may be gone.
+    /// Lets the servers and the namespace go, without waiting for them. Nobody waits for what the pods still do, so they go
+    /// before what makes them anew would give them their whole grace period. Any of it may be gone.
     pub(crate) async fn leave(&self) {
-        let _ = self.kubectl(["delete", "mcpservers", "--all"]).await;
+        for kinds in ["mcpservers", "deployments,replicasets"] {
+            let _ = self.kubectl(["delete", kinds, "--all", "--cascade=orphan"]).await;
+        }
+        let _ = self.kubectl(["delete", "pods", "--all", "--grace-period=1", "--wait=false"]).await;
         let _ = self.world.cluster.kubectl(["delete", "namespace", &self.name, "--wait=false"]).await;
     }
 
