@@ -107,10 +107,15 @@ pub(crate) async fn a_rollout_of_declared_tools_loses_no_call(room: Room) -> Res
     spec["replicas"] = 2.into();
     room.serve("rolling", &spec).await?;
     let target = room.entrance("rolling", KEY).await?;
-    let inside = room.service("rolling", "/mcp", KEY).await?;
+    // The way to a Service of somebody else's cluster leads to one pod of it, and ends with that.
+    let inside = match room.world.cluster.own("a Service's own address") {
+        Ok(_) => Some(room.service("rolling", "/mcp", KEY).await?),
+        Err(_) => None,
+    };
     let before = room.identities("rolling").await?;
 
-    let (outer, inner) = (Calls::begin(&target, "health"), Calls::begin(&inside, "health"));
+    let outer = Calls::begin(&target, "health");
+    let inner = inside.map(|inside| Calls::begin(&inside, "health"));
     outer.more(20).await?;
     room.change("rolling", &json!({"pod": {"annotations": {"example.test/release": "2"}}})).await?;
     replaced(&room, "rolling", &before).await?;
@@ -124,11 +129,13 @@ pub(crate) async fn a_rollout_of_declared_tools_loses_no_call(room: Room) -> Res
     rolled_out(&room, "rolling").await?;
     let after = room.identities("rolling").await?;
     outer.more(20).await?;
-    let (answered, slowest) = outer.all_answered().await.context("through Traefik")?;
-    let (inner, _) = inner.all_answered().await.context("at the Service")?;
+    let (mut answered, slowest) = outer.all_answered().await.context("through Traefik")?;
+    if let Some(inner) = inner {
+        answered += inner.all_answered().await.context("at the Service")?.0;
+    }
     room.world.figure(
         "two rollouts of declared tools under calls, none failed",
-        format!("{} calls, the slowest {}", answered + inner, seconds(slowest)),
+        format!("{answered} calls, the slowest {}", seconds(slowest)),
     );
     room.change("rolling", &json!({"origins": ["https://app.example.test"]})).await?;
     room.ready("rolling").await?;
@@ -167,7 +174,15 @@ pub(crate) async fn a_rollout_of_an_image_loses_no_call(room: Room) -> Result<()
 pub(crate) async fn what_is_deleted_leaves_nothing(room: Room) -> Result<()> {
     const KINDS: &str = "serviceaccounts,deployments,replicasets,pods,services,endpointslices,networkpolicies,configmaps,secrets,ingresses";
     let names = || async { room.kubectl(["get", KINDS, "-o", "name"]).await };
-    let empty = names().await?;
+    let empty = until("what every namespace has", PODS, || async {
+        let empty = names().await?;
+        ensure!(
+            ["serviceaccount/default", "configmap/kube-root-ca.crt"].iter().all(|own| empty.contains(own)),
+            "{empty}"
+        );
+        Ok(empty)
+    })
+    .await?;
     room.serve("gone", &specs::tools(&room, "gone")).await?;
     let target = room.entrance("gone", KEY).await?;
     room.mint("gone", "laptop").await?;
