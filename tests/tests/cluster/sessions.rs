@@ -21,7 +21,7 @@ use crate::world::{PODS, seconds};
 const SESSIONS: usize = 30;
 const CALLS: usize = 5;
 
-/// server-everything in three pods. A pod stays for as long as a call may take, because this server does not heed SIGTERM.
+/// server-everything in three pods. It does not heed SIGTERM, so a pod stays for all of its grace period.
 fn everything(room: &Room, name: &str) -> Value {
     json!({
         "http": {"image": room.image(servers::EVERYTHING), "args": ["streamableHttp"], "port": 3001},
@@ -30,6 +30,7 @@ fn everything(room: &Room, name: &str) -> Value {
         "ingress": {},
         "auth": {"keys": [{"name": KEY}]},
         "limits": {"callTimeout": "20s"},
+        "sessions": {"drain": "1m"},
     })
 }
 
