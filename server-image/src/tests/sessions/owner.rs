@@ -8,6 +8,7 @@ use http_body_util::BodyExt as _;
 use serde_json::Value;
 
 use super::fleet::{CALL, Fleet, INITIALIZE, Memory, SESSION, address, answer, initialize, pod, request, token, uid};
+use crate::body::Body;
 use crate::door::{Answered, Door, Phase};
 use crate::refusal::json;
 use crate::session::keys::tests::entry;
@@ -47,15 +48,26 @@ async fn the_client_gets_a_token_and_the_backend_its_own_id() {
     assert_eq!(front.door.status().session_keys.current.as_deref(), Some("01010101"));
 }
 
+/// Lets a second caller in, and returns what makes a request theirs.
+fn another_caller(front: &Front) -> impl Fn(http::Request<Body>) -> http::Request<Body> + use<> {
+    let bob = key(2);
+    let of_bob = record(&bob, None).replace("\"s\"", "\"bob\"");
+    front.keys.swap(&[(front.key.id(), &record(&front.key, None)), (bob.id(), &of_bob)]);
+    front.reloader().reload();
+    move |mut request| {
+        let bearer = HeaderValue::try_from(format!("Bearer {}", bob.expose())).unwrap();
+        request.headers_mut().remove("x-api-key");
+        request.headers_mut().insert("authorization", bearer);
+        request
+    }
+}
+
 #[tokio::test]
 async fn what_names_no_session_of_the_caller_is_404_however_it_is_asked() {
     let memory = Memory::default();
     let backend = memory.serve().await;
     let front = pod(0, 1, &http_config(backend.port));
-    let bob = key(2);
-    let of_bob = record(&bob, None).replace("\"s\"", "\"bob\"");
-    front.keys.swap(&[(front.key.id(), &record(&front.key, None)), (bob.id(), &of_bob)]);
-    front.reloader().reload();
+    let as_bob = another_caller(&front);
     let good = initialize(&front).await;
     assert!(!backend.last().headers().contains_key(SESSION));
     let raw = HeaderValue::from_static("0b6f4d5e-8f0e-4f43-9e58-000000000000");
@@ -72,11 +84,7 @@ async fn what_names_no_session_of_the_caller_is_404_however_it_is_asked() {
             assert!(is_unknown(&answer), "{method} {token:?} {answer:?}");
             assert!(!answer.1.contains(token.to_str().unwrap()) || token == "x");
         }
-        let mut request = request(&front, method, Some(&good));
-        request.headers_mut().remove("x-api-key");
-        let bearer = HeaderValue::try_from(format!("Bearer {}", bob.expose())).unwrap();
-        request.headers_mut().insert("authorization", bearer);
-        let answer = text(front.ask(request).await).await;
+        let answer = text(front.ask(as_bob(request(&front, method, Some(&good)))).await).await;
         assert!(is_unknown(&answer), "{method} of another caller: {answer:?}");
         let mut twice = self::request(&front, method, Some(&good));
         twice.headers_mut().append(SESSION, good.clone());
@@ -221,15 +229,7 @@ async fn an_id_that_the_backend_gives_again_is_not_the_callers_who_had_it_before
     let memory = Memory::default();
     let backend = memory.serve().await;
     let front = pod(0, 1, &http_config(backend.port));
-    let bob = key(2);
-    let of_bob = record(&bob, None).replace("\"s\"", "\"bob\"");
-    front.keys.swap(&[(front.key.id(), &record(&front.key, None)), (bob.id(), &of_bob)]);
-    front.reloader().reload();
-    let as_bob = |mut request: http::Request<crate::body::Body>| {
-        let bearer = HeaderValue::try_from(format!("Bearer {}", bob.expose())).unwrap();
-        request.headers_mut().insert("authorization", bearer);
-        request
-    };
+    let as_bob = another_caller(&front);
     let before = initialize(&front).await;
     memory.forget();
     memory.begun.store(0, Ordering::SeqCst);
