@@ -41,6 +41,17 @@ async def cancelled(begin, cancel):
     return False
 
 
+async def calls(request, begin):
+    """What came of the calls that a request asks for. `begin` begins one."""
+    report = {}
+    if cancel := request.get("cancel"):
+        report["cancelled"] = await cancelled(begin, cancel)
+    if call := request.get("call"):
+        result = await begin(call)
+        report |= {"text": text_of(result), "isError": bool(result.is_error)}
+    return report
+
+
 def cause(error):
     """The innermost of grouped errors."""
     while isinstance(error, BaseExceptionGroup):

@@ -35,12 +35,7 @@ async def session(request):
         def begin(call):
             return client.call_tool(call["name"], call.get("arguments", {}))
 
-        if cancel := request.get("cancel"):
-            report["cancelled"] = await driver.cancelled(begin, cancel)
-        if call := request.get("call"):
-            result = await begin(call)
-            report |= {"text": driver.text_of(result), "isError": bool(result.is_error)}
-        return report
+        return report | await driver.calls(request, begin)
 
 
 driver.main(session)
