@@ -1,5 +1,5 @@
-//! The whole cluster that the suites stand on, with no part of Mooring in it: pods run, Traefik routes, NetworkPolicy holds, a server that
-//! nobody here wrote answers every client, and the machine is afterwards as it was.
+//! The whole cluster that the suites stand on, with no part of Mooring in it: pods run, Traefik routes, NetworkPolicy holds, what pods use is
+//! measured, a server that nobody here wrote answers every client, and the machine is afterwards as it was.
 
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ async fn a_whole_cluster_serves_and_leaves_nothing() -> Result<()> {
     cluster.kubectl(["rollout", "status", "deployment/everything", "--timeout=120s"]).await?;
     every_client_is_answered(&cluster).await?;
     a_policy_holds(&cluster).await?;
+    use_is_measured(&cluster).await?;
 
     cluster.stop().await?;
     assert!(!std::path::Path::new(&format!("/proc/{guard}")).exists());
@@ -90,6 +91,17 @@ async fn a_policy_holds(cluster: &Cluster) -> Result<()> {
     until("the policy to hold", Duration::from_secs(30), || async {
         let said = exec().await?;
         ensure!(said.trim() == "ECONNREFUSED", "the other pod got {said}");
+        Ok(())
+    })
+    .await
+}
+
+async fn use_is_measured(cluster: &Cluster) -> Result<()> {
+    until("a figure of the server", Duration::from_secs(60), || async {
+        let top = cluster.kubectl(["top", "pods", "-l", "app=everything", "--no-headers"]).await?;
+        let columns: Vec<_> = top.split_whitespace().collect();
+        let [_, cpu, memory] = columns[..] else { anyhow::bail!("it says {top}") };
+        ensure!(cpu.ends_with('m') && memory.ends_with("Mi"), "it says {top}");
         Ok(())
     })
     .await

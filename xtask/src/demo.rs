@@ -165,7 +165,7 @@ async fn local(products: &Products) -> Result<Cluster> {
     images.push(tokio::task::spawn_blocking(parts::servers::everything).await??);
     images.push(tokio::task::spawn_blocking(parts::servers::fastmcp).await??);
     progress::say("Starting Kubernetes");
-    let cluster = Cluster::local(Level::Node, Options { images, ..Options::default() }).await?;
+    let cluster = Cluster::local(Level::Node, Options { images, metrics: false, ..Options::default() }).await?;
     progress::say(format!("Kubernetes is ready; KUBECONFIG={}", cluster.kubeconfig().display()));
     Ok(cluster)
 }

@@ -99,7 +99,7 @@ impl Layout {
         Component::new("kube-apiserver", argv)
     }
 
-    pub(super) fn controller_manager(&self) -> Component {
+    pub(super) fn controller_manager(&self, metrics: bool) -> Component {
         let mut argv = self.authenticated("controller-manager");
         argv.extend([
             "--use-service-account-credentials".into(),
@@ -114,6 +114,12 @@ impl Layout {
             "--kube-api-qps=1000".into(),
             "--kube-api-burst=1000".into(),
         ]);
+        if metrics {
+            // Autoscalers look as often as there are new figures, and think of less pods soon: the default is 5 min.
+            argv.push("--horizontal-pod-autoscaler-sync-period=5s".into());
+            argv.push("--horizontal-pod-autoscaler-initial-readiness-delay=10s".into());
+            argv.push("--horizontal-pod-autoscaler-downscale-stabilization=20s".into());
+        }
         Component::new("kube-controller-manager", argv)
     }
 
@@ -155,6 +161,25 @@ impl Layout {
                      --service-cluster-ip-range=10.96.0.0/16 --service-node-port-range=30000-32767";
         argv.extend(fixed.split_whitespace().map(String::from));
         Component { name: "kube-router", argv }
+    }
+
+    /// Measures what pods use, and serves it behind the API server.
+    pub(super) fn metrics(&self, metrics_server: &Path) -> Component {
+        let mut argv = vec![show(metrics_server)];
+        argv.extend(self.authenticated("metrics-server"));
+        argv.retain(|argument| !argument.starts_with("--bind-address") && !argument.starts_with("--cert-dir"));
+        argv.extend([
+            format!("--bind-address={NODE_IP}"),
+            "--secure-port=4443".into(),
+            format!("--tls-cert-file={}", self.pem("metrics-server.crt")),
+            format!("--tls-private-key-file={}", self.pem("metrics-server.key")),
+            format!("--kubelet-certificate-authority={}", self.pem("ca.crt")),
+            "--kubelet-preferred-address-types=InternalIP".into(),
+            // It takes no less.
+            "--metric-resolution=10s".into(),
+            "--kubelet-request-timeout=5s".into(),
+        ]);
+        Component { name: "metrics-server", argv }
     }
 
     fn authenticated(&self, name: &str) -> Vec<String> {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node, Service, ServiceAccount};
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::Api;
 
 use super::audit::{self, AuditEvent};
@@ -40,6 +41,7 @@ struct Parts {
     /// What the node itself needs; it is loaded before the kubelet starts.
     images: Vec<PathBuf>,
     kube_router: Option<PathBuf>,
+    metrics_server: Option<PathBuf>,
 }
 
 impl Parts {
@@ -47,7 +49,7 @@ impl Parts {
         preflight::check(level)?;
         let binary = parts::cluster_binary()?;
         parts::kubectl()?;
-        let mut found = Self { binary, images: Vec::new(), kube_router: None };
+        let mut found = Self { binary, images: Vec::new(), kube_router: None, metrics_server: None };
         if level == Level::Node {
             found.images.push(parts::pause()?);
             if options.traefik {
@@ -55,6 +57,9 @@ impl Parts {
             }
             if options.network_policy {
                 found.kube_router = Some(parts::kube_router()?);
+            }
+            if options.metrics {
+                found.metrics_server = Some(parts::metrics_server()?);
             }
         }
         Ok(found)
@@ -70,8 +75,8 @@ impl Local {
         let data = run.join(unique());
         let cgroup = if level == Level::Node { format!("mooring-{}", name(&data)) } else { String::new() };
         let layout = Layout { data };
-        layout.write_configuration(&cgroup)?;
         let pki = Pki::create(&layout.pki(), NODE, ip(NODE_IP), ip(SERVICE_IP))?;
+        layout.write_configuration(&cgroup, &pki)?;
         let guard = Guard::start(&Setup {
             binary: &parts.binary,
             data: &layout.data,
@@ -106,11 +111,11 @@ impl Local {
         self.run(&self.layout.etcd()).await?;
         self.run(&self.layout.api_server(options.audit)).await?;
         if level == Level::ControlPlane {
-            self.control_plane().await?;
+            self.control_plane(false).await?;
             return self.default_account().await;
         }
         self.run(&self.layout.containerd()).await?;
-        let (served, loaded) = tokio::join!(self.control_plane(), self.load(&parts.images));
+        let (served, loaded) = tokio::join!(self.control_plane(options.metrics), self.load(&parts.images));
         served.and(loaded)?;
         let (up, loaded) = tokio::join!(self.node(options, parts), self.load(&options.images));
         up.and(loaded)
@@ -120,14 +125,16 @@ impl Local {
         self.run(&self.layout.scheduler()).await?;
         self.run(&self.layout.proxy()).await?;
         self.run(&self.layout.kubelet()).await?;
-        self.apply("dns.yaml").await?;
+        let mut objects = vec!["dns.yaml"];
         self.run(&self.layout.dns()).await?;
         if options.traefik {
-            self.apply("traefik.yaml").await?;
+            objects.push("traefik.yaml");
         }
-        if let Some(kube_router) = &parts.kube_router {
-            self.run(&self.layout.network_policy(kube_router)).await?;
+        if let Some(metrics_server) = &parts.metrics_server {
+            self.run(&self.layout.metrics(metrics_server)).await?;
+            objects.push("metrics.yaml");
         }
+        self.apply(&objects).await?;
         let client = client(self.kubeconfig()).await?;
         let nodes: Api<Node> = Api::all(client.clone());
         until("the node to be Ready", PATIENCE, || async {
@@ -137,12 +144,29 @@ impl Local {
             Ok(())
         })
         .await?;
+        if let Some(kube_router) = &parts.kube_router {
+            // It gives up where its node is not there yet.
+            self.run(&self.layout.network_policy(kube_router)).await?;
+        }
         self.default_account().await?;
         if options.traefik {
-            let deployments: Api<Deployment> = Api::namespaced(client, "kube-system");
+            let deployments: Api<Deployment> = Api::namespaced(client.clone(), "kube-system");
             until("Traefik to be available", PATIENCE, || async {
                 let status = deployments.get("traefik").await?.status.context("no status yet")?;
                 ensure!(status.available_replicas == Some(1), "no available replica");
+                Ok(())
+            })
+            .await?;
+        }
+        if options.metrics {
+            // A group that nobody serves yet is an error for who asks what there is, and no namespace goes meanwhile.
+            let services: Api<APIService> = Api::all(client);
+            until("the metrics API to be served", PATIENCE, || async {
+                self.alive("metrics-server").await?;
+                let conditions = services.get("v1beta1.metrics.k8s.io").await?.status.unwrap_or_default().conditions;
+                let available = conditions.into_iter().flatten().find(|c| c.type_ == "Available");
+                let available = available.context("no condition yet")?;
+                ensure!(available.status == "True", "{}", available.message.unwrap_or_default());
                 Ok(())
             })
             .await?;
@@ -151,9 +175,9 @@ impl Local {
     }
 
     /// Waits for the API server and starts the controller manager, which would give up without it.
-    async fn control_plane(&self) -> Result<()> {
+    async fn control_plane(&self, metrics: bool) -> Result<()> {
         self.api_server_ready().await?;
-        self.run(&self.layout.controller_manager()).await
+        self.run(&self.layout.controller_manager(metrics)).await
     }
 
     /// Waits until the API server says that it is ready.
@@ -188,9 +212,12 @@ impl Local {
         Ok(())
     }
 
-    async fn apply(&self, configuration: &str) -> Result<()> {
+    async fn apply(&self, configurations: &[&str]) -> Result<()> {
         let mut kubectl = super::kubectl(self.kubeconfig()).await?;
-        kubectl.args(["apply", "--server-side", "-f"]).arg(self.layout.conf(configuration));
+        kubectl.args(["apply", "--server-side"]);
+        for configuration in configurations {
+            kubectl.arg("-f").arg(self.layout.conf(configuration));
+        }
         run_async(kubectl).await?;
         Ok(())
     }
@@ -322,7 +349,7 @@ impl Local {
 
 impl Layout {
     /// Writes every configuration file with this cluster's own paths.
-    fn write_configuration(&self, cgroup: &str) -> Result<()> {
+    fn write_configuration(&self, cgroup: &str, pki: &Pki) -> Result<()> {
         let files = [
             ("cni/10-pods.conflist", include_str!("../../cluster/conf/bridge.conflist")),
             ("Corefile", include_str!("../../cluster/conf/Corefile")),
@@ -330,6 +357,7 @@ impl Layout {
             ("containerd.toml", include_str!("../../cluster/conf/containerd.toml")),
             ("dns.yaml", include_str!("../../cluster/conf/dns.yaml")),
             ("kubelet.yaml", include_str!("../../cluster/conf/kubelet.yaml")),
+            ("metrics.yaml", include_str!("../../cluster/conf/metrics.yaml")),
             ("proxy.yaml", include_str!("../../cluster/conf/proxy.yaml")),
             ("resolv.conf", "nameserver 10.96.0.10\n"),
             ("traefik.yaml", include_str!("../../cluster/conf/traefik.yaml")),
@@ -341,6 +369,7 @@ impl Layout {
                 .replace("@DATA@", &self.data.to_string_lossy())
                 .replace("@NODE@", NODE)
                 .replace("@CGROUP@", cgroup)
+                .replace("@CA@", &pki.bundle())
                 .replace("@PAUSE@", parts::PAUSE)
                 .replace("@TRAEFIK@", parts::TRAEFIK);
             std::fs::write(conf.join(name), text)?;

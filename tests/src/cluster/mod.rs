@@ -47,6 +47,8 @@ pub struct Options {
     pub audit: bool,
     /// Whether kube-router enforces NetworkPolicy (level node).
     pub network_policy: bool,
+    /// Whether metrics-server measures what pods use, for `kubectl top` and autoscalers (level node).
+    pub metrics: bool,
     /// Whether Traefik runs as ingress controller (level node).
     pub traefik: bool,
     /// Archives of images to load during the start (level node).
@@ -57,7 +59,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { audit: false, network_policy: true, traefik: true, images: Vec::new(), keep: false }
+        Self { audit: false, network_policy: true, metrics: true, traefik: true, images: Vec::new(), keep: false }
     }
 }
 

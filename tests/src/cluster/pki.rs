@@ -51,6 +51,8 @@ impl Pki {
         names.push("kubernetes.default.svc.cluster.local".into());
         pki.store("apiserver", &pki.cluster.server("kube-apiserver", &names, &[loopback, service_ip, node_ip])?)?;
         pki.store("kubelet-serving", &pki.cluster.server(node, &[node.into()], &[node_ip])?)?;
+        let names = ["metrics-server.kube-system.svc".to_owned()];
+        pki.store("metrics-server", &pki.cluster.server("metrics-server", &names, &[])?)?;
         pki.store("front-proxy-client", &front_proxy.client("front-proxy-client", &[])?)?;
         let masters = ["system:masters"];
         pki.store("apiserver-kubelet", &pki.cluster.client("kube-apiserver-kubelet-client", &masters)?)?;
@@ -62,11 +64,17 @@ impl Pki {
             ("proxy", "system:kube-proxy", &[]),
             ("dns", "dns", &masters),
             ("network-policy", "network-policy", &masters),
+            ("metrics-server", "metrics-server", &masters),
             ("kubelet", &kubelet, &["system:nodes"]),
         ] {
             pki.kubeconfig(&pki.folder.join(format!("{name}.kubeconfig")), "https://127.0.0.1:6443", user, groups)?;
         }
         Ok(pki)
+    }
+
+    /// The certificate of the authority that signs servers and clients, as a field of an object holds it.
+    pub(super) fn bundle(&self) -> String {
+        STANDARD.encode(&self.cluster.certificate)
     }
 
     /// Writes a kubeconfig that needs no other file, for a user in these groups. JSON is YAML too.
@@ -77,7 +85,7 @@ impl Pki {
             "kind": "Config",
             "clusters": [{"name": "mooring-test", "cluster": {
                 "server": server,
-                "certificate-authority-data": STANDARD.encode(&self.cluster.certificate),
+                "certificate-authority-data": self.bundle(),
             }}],
             "users": [{"name": user, "user": {
                 "client-certificate-data": STANDARD.encode(identity.certificate),

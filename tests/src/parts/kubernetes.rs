@@ -11,6 +11,7 @@ use crate::{cache, command};
 /// The release that the Go module pins; `kubectl version` and Helm read it from the binary.
 const VERSION: (&str, &str, &str) = ("v1.36.3", "1", "36");
 const KUBE_ROUTER: &str = "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router@v2.1.0";
+const METRICS_SERVER: &str = "sigs.k8s.io/metrics-server/cmd/metrics-server@v0.9.0";
 
 /// The one binary that holds every component of Kubernetes and the guard of a cluster.
 pub fn cluster_binary() -> Result<PathBuf> {
@@ -39,13 +40,23 @@ pub fn cluster_binary() -> Result<PathBuf> {
 
 /// kube-router, which enforces NetworkPolicy.
 pub fn kube_router() -> Result<PathBuf> {
-    let what = "Building kube-router from its Go module (2 to 4 minutes the first time)";
-    let folder = cache::made("bin/kube-router", &cache::key([KUBE_ROUTER]), what, |out| {
+    installed("kube-router", KUBE_ROUTER)
+}
+
+/// metrics-server, which measures what pods use and serves it as the resource metrics API.
+pub fn metrics_server() -> Result<PathBuf> {
+    installed("metrics-server", METRICS_SERVER)
+}
+
+/// A program of a Go module that stands alone.
+fn installed(program: &str, module: &str) -> Result<PathBuf> {
+    let what = format!("Building {program} from its Go module (2 to 4 minutes the first time)");
+    let folder = cache::made(&format!("bin/{program}"), &cache::key([module]), &what, |out| {
         std::fs::create_dir_all(out)?;
-        command::run(go().env("GOBIN", out).args(["install", "-trimpath", "-ldflags", "-s -w", KUBE_ROUTER]))?;
+        command::run(go().env("GOBIN", out).args(["install", "-trimpath", "-ldflags", "-s -w", module]))?;
         Ok(())
     })?;
-    Ok(folder.join("kube-router"))
+    Ok(folder.join(program))
 }
 
 fn go() -> Command {

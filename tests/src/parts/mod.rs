@@ -10,7 +10,7 @@ pub mod servers;
 mod tools;
 mod traefik;
 
-pub use kubernetes::{cluster_binary, kube_router};
+pub use kubernetes::{cluster_binary, kube_router, metrics_server};
 pub use pause::{PAUSE, pause};
 pub use tools::{helm, kubectl};
 pub use traefik::{TRAEFIK, traefik};
@@ -30,6 +30,7 @@ pub fn prepare(level: Level) -> Result<()> {
         pause()?;
         traefik()?;
         kube_router()?;
+        metrics_server()?;
         servers::everything()?;
         servers::fastmcp()?;
         for client in clients::Client::IN_CLUSTERS {

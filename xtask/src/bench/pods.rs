@@ -14,7 +14,7 @@ use super::{Figures, percentile};
 const RUNS: usize = 5;
 
 pub async fn measure(products: &Products, figures: &mut Figures) -> Result<()> {
-    let options = Options { images: products.archives(), traefik: false, ..Options::default() };
+    let options = Options { images: products.archives(), metrics: false, traefik: false, ..Options::default() };
     let cluster = Cluster::local(Level::Node, options).await?;
     installed::install(&cluster, products, &[]).await?;
     let manifest = product::workspace().join("mcpserver.yaml").display().to_string();
