@@ -56,7 +56,7 @@ func enter(c cluster) (leave func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := makeCgroups(c.cgroup); err != nil {
+	if err := makeCgroups(c); err != nil {
 		release()
 		os.Remove(note)
 		return nil, err
@@ -151,22 +151,35 @@ func hierarchies() []string {
 	return found
 }
 
-// makeCgroups makes the root for the pods, which the kubelet expects in every hierarchy.
-func makeCgroups(name string) error {
-	if name == "" {
+// makeCgroups makes the root for the pods of each node, which the kubelet expects in every hierarchy.
+func makeCgroups(c cluster) error {
+	if c.cgroup == "" {
 		return nil
 	}
 	for _, tree := range hierarchies() {
-		path := filepath.Join(tree, name)
-		if err := os.MkdirAll(path, 0o755); err != nil {
-			return fmt.Errorf("cgroup: %w", err)
+		above := filepath.Join(tree, c.cgroup)
+		if err := makeCgroup(above); err != nil {
+			return err
 		}
-		// Version 1: a new cpuset is empty and admits no process.
-		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
-			if filepath.Base(tree) != "cpuset" {
-				break
+		for _, n := range c.nodes {
+			if err := makeCgroup(filepath.Join(above, n.name)); err != nil {
+				return err
 			}
-			value, err := os.ReadFile(filepath.Join(tree, file))
+		}
+	}
+	return nil
+}
+
+// makeCgroup makes a cgroup that may use all that the one above it may.
+func makeCgroup(path string) error {
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return fmt.Errorf("cgroup: %w", err)
+	}
+	above := filepath.Dir(path)
+	// Version 1: a new cpuset is empty and admits no process.
+	if strings.HasPrefix(path, filepath.Join(cgroupMount, "cpuset")+"/") {
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+			value, err := os.ReadFile(filepath.Join(above, file))
 			if err == nil {
 				err = os.WriteFile(filepath.Join(path, file), value, 0o644)
 			}
@@ -174,12 +187,12 @@ func makeCgroups(name string) error {
 				return fmt.Errorf("cgroup: %w", err)
 			}
 		}
-		// Version 2: a tree hands its controllers down only on request.
-		if controllers, err := os.ReadFile(filepath.Join(tree, "cgroup.controllers")); err == nil {
-			for _, at := range []string{tree, path} {
-				for _, controller := range strings.Fields(string(controllers)) {
-					os.WriteFile(filepath.Join(at, "cgroup.subtree_control"), []byte("+"+controller), 0o644)
-				}
+	}
+	// Version 2: a tree hands its controllers down only on request.
+	if controllers, err := os.ReadFile(filepath.Join(above, "cgroup.controllers")); err == nil {
+		for _, at := range []string{above, path} {
+			for _, controller := range strings.Fields(string(controllers)) {
+				os.WriteFile(filepath.Join(at, "cgroup.subtree_control"), []byte("+"+controller), 0o644)
 			}
 		}
 	}

@@ -1,12 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strings"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -16,18 +17,26 @@ import (
 // pid1 is the first process inside: it lays the private mounts and the network, starts and stops the components as it is
 // told, and is the inner half of the relay. When it ends, the kernel ends everything else inside.
 func pid1() error {
-	c := parse("init")
+	name := os.Args[1]
+	os.Args = os.Args[1:]
+	c := parse()
+	at := slices.IndexFunc(c.nodes, func(n node) bool { return n.name == name })
+	if at < 0 {
+		return errors.New("there is no node " + name)
+	}
+	self := c.nodes[at]
 	told := os.NewFile(3, "told")
 	syscall.CloseOnExec(3)
-	if err := mounts(c); err != nil {
+	syscall.CloseOnExec(plugged)
+	if err := mounts(c, self); err != nil {
 		return err
 	}
-	if err := network(c); err != nil {
+	if err := network(c, self); err != nil {
 		return err
 	}
 	processes := &processes{running: map[string]*process{}, byPid: map[int]*process{}}
 	go processes.reap()
-	err := serve(insideSocket(c.data), func(r request, s *stream) answer {
+	err := serve(insideSocket(c.data, name), func(r request, s *stream) answer {
 		switch r.Op {
 		case "dial":
 			return dial(r.Target, s)
@@ -49,7 +58,7 @@ func pid1() error {
 }
 
 // mounts makes private what the kubelet, CNI and containerd write to at fixed places, so that the machine stays clean.
-func mounts(c cluster) error {
+func mounts(c cluster, self node) error {
 	// First cut the ties to the machine's mounts, then share below here: volumes must reach the containers.
 	for _, flags := range []uintptr{unix.MS_REC | unix.MS_PRIVATE, unix.MS_REC | unix.MS_SHARED} {
 		if err := unix.Mount("", "/", "", flags, ""); err != nil {
@@ -60,7 +69,7 @@ func mounts(c cluster) error {
 		return fmt.Errorf("mount /proc: %w", err)
 	}
 	for _, name := range []string{"etc", "var"} {
-		upper, work := filepath.Join(c.data, "over", name), filepath.Join(c.data, "work", name)
+		upper, work := filepath.Join(c.folder(self), "over", name), filepath.Join(c.folder(self), "work", name)
 		for _, path := range []string{upper, work} {
 			if err := os.MkdirAll(path, 0o755); err != nil {
 				return err
@@ -77,38 +86,21 @@ func mounts(c cluster) error {
 	if err := os.MkdirAll("/run/containerd", 0o755); err != nil {
 		return err
 	}
+	hosts := "127.0.0.1 localhost\n"
+	for _, n := range c.nodes {
+		hosts += n.address + " " + n.name + "\n"
+	}
 	os.Remove("/etc/resolv.conf") // often a link to a file that this /run does not have
 	files := map[string]string{
 		"/etc/resolv.conf": "nameserver 10.96.0.10\n",
-		"/etc/hosts":       fmt.Sprintf("127.0.0.1 localhost\n%s %s\n", c.address, c.node),
+		"/etc/hosts":       hosts,
 	}
 	for path, text := range files {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			return err
 		}
 	}
-	return unix.Sethostname([]byte(c.node))
-}
-
-// network gives the node an address on an interface that leads nowhere. The default route goes to an address that nobody
-// has: kube-proxy and the kubelet want one.
-func network(c cluster) error {
-	gateway := c.address[:strings.LastIndex(c.address, ".")] + ".254"
-	for _, line := range []string{
-		"link set lo up",
-		"link add node0 type veth peer name node0p",
-		"link set node0p up",
-		"addr add " + c.address + "/24 dev node0",
-		"link set node0 up",
-		"route add default via " + gateway + " dev node0",
-	} {
-		if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
-			return fmt.Errorf("ip %s: %s %w", line, out, err)
-		}
-	}
-	// The second one exists only where the bridge module is loaded; without it the bridge's traffic is not filtered.
-	os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-iptables", []byte("1"), 0o644)
-	return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644)
+	return unix.Sethostname([]byte(self.name))
 }
 
 // processes are the components that were started, by name. One loop waits for every child, because what containerd leaves

@@ -17,6 +17,7 @@ import (
 // request is the first line of every connection to the guard or to pid 1; answer is the line that comes back.
 type request struct {
 	Op     string   `json:"op"`
+	Node   string   `json:"node"`   // forward: whose pid 1 dials
 	Target string   `json:"target"` // dial, forward: an address inside
 	Name   string   `json:"name"`   // start, signal, state: a process
 	Argv   []string `json:"argv"`   // start
@@ -32,8 +33,8 @@ type answer struct {
 	Running bool   `json:"running,omitempty"`
 }
 
-func insideSocket(data string) string  { return filepath.Join(data, "run", "inside.sock") }
-func outsideSocket(data string) string { return filepath.Join(data, "run", "outside.sock") }
+func insideSocket(data, node string) string { return filepath.Join(data, "run", node+".sock") }
+func outsideSocket(data string) string      { return filepath.Join(data, "run", "guard.sock") }
 
 // serve answers requests on a Unix socket, one for each connection, until the process ends.
 func serve(path string, handle func(request, *stream) answer) error {
@@ -90,8 +91,8 @@ func dial(target string, s *stream) answer {
 	return answer{}
 }
 
-// forward is the outer half: it listens on a free port and brings each connection to target.
-func forward(data, target string) answer {
+// forward is the outer half: it listens on a free port and brings each connection to target, by way of the pid 1 at inside.
+func forward(inside, target string) answer {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return answer{Error: err.Error()}
@@ -103,7 +104,7 @@ func forward(data, target string) answer {
 				return
 			}
 			go func() {
-				inner, err := net.Dial("unix", insideSocket(data))
+				inner, err := net.Dial("unix", inside)
 				if err != nil {
 					outer.Close()
 					return

@@ -36,17 +36,17 @@ async fn two_run_side_by_side_and_leave_nothing() -> Result<()> {
     let version: Value = serde_json::from_str(&version)?;
     assert_eq!(version["serverVersion"]["gitVersion"], "v1.36.3");
 
-    let mut left: Vec<(u32, u32, PathBuf)> = Vec::new();
+    let mut left: Vec<((u32, Vec<u32>), PathBuf)> = Vec::new();
     for cluster in [&one, &two] {
         let local = cluster.own("this test")?;
-        left.push((local.pids().0, local.pids().1, local.data().to_owned()));
+        left.push((local.pids(), local.data().to_owned()));
     }
     one.stop().await?;
     others.list(&ListParams::default()).await.context("the second must outlive the first")?;
     two.stop().await?;
     let mounts = std::fs::read_to_string("/proc/self/mounts")?;
-    for (guard, pid1, data) in left {
-        assert!(process_is_gone(guard) && process_is_gone(pid1), "a process is left");
+    for ((guard, inside), data) in left {
+        assert!(process_is_gone(guard) && inside.into_iter().all(process_is_gone), "a process is left");
         assert!(!data.exists(), "{} is left", data.display());
         assert!(!mounts.contains(&*data.to_string_lossy()), "a mount is left");
     }
@@ -107,7 +107,8 @@ async fn a_killed_owner_takes_its_cluster_along() -> Result<()> {
     if std::env::var_os(OWNER).is_some() {
         let cluster = Cluster::local(Level::ControlPlane, Options::default()).await?;
         let local = cluster.own("this test")?;
-        eprintln!("owned {} {} {}", local.pids().0, local.pids().1, local.data().display());
+        let (guard, inside) = local.pids();
+        eprintln!("owned {guard} {} {}", inside[0], local.data().display());
         return std::future::pending().await;
     }
     let mut owner = Command::new(std::env::current_exe()?)
@@ -136,10 +137,10 @@ async fn what_a_killed_guard_leaves_is_cleared_by_the_next_start() -> Result<()>
     let start = || Cluster::local(Level::ControlPlane, Options::default());
     let first = start().await?;
     let local = first.own("this test")?;
-    let ((guard, pid1), data) = (local.pids(), local.data().to_owned());
+    let ((guard, inside), data) = (local.pids(), local.data().to_owned());
     ensure!(Command::new("kill").args(["-9", &guard.to_string()]).status()?.success());
     until("pid 1 to follow the guard", Duration::from_secs(20), || async {
-        ensure!(process_is_gone(pid1), "pid 1 is left");
+        ensure!(inside.iter().all(|pid| process_is_gone(*pid)), "pid 1 is left");
         Ok(())
     })
     .await?;

@@ -1,39 +1,35 @@
 //! The whole cluster that the suites stand on, with no part of Mooring in it: pods run, Traefik routes, NetworkPolicy holds, what pods use is
 //! measured, a server that nobody here wrote answers every client, and the machine is afterwards as it was.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
 use mooring_tests::clients::{Client, Session};
 use mooring_tests::parts::servers;
 use mooring_tests::wait::until;
 use mooring_tests::{Cluster, Level, Options};
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
 
 const SYSCTLS: [&str; 3] = ["vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops"];
+/// The sysctls are the machine's: while another cluster runs they are not as they were.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 fn sysctls() -> Vec<String> {
     SYSCTLS.iter().map(|name| std::fs::read_to_string(format!("/proc/sys/{name}")).expect("a sysctl")).collect()
 }
 
-#[tokio::test]
-async fn a_whole_cluster_serves_and_leaves_nothing() -> Result<()> {
-    let archive = tokio::task::spawn_blocking(servers::everything).await??;
-    let before = sysctls();
-    let cluster = Cluster::local(Level::Node, Options { images: vec![archive], ..Options::default() }).await?;
+/// Ends a cluster, after which the machine must be as it was.
+async fn stop(cluster: Cluster, before: Vec<String>) -> Result<()> {
     let local = cluster.own("this test")?;
-    let (guard, pid1) = local.pids();
-    let data = local.data().to_owned();
-
-    cluster.apply(&servers::plain("everything", servers::EVERYTHING, 3001)).await?;
-    cluster.kubectl(["rollout", "status", "deployment/everything", "--timeout=120s"]).await?;
-    every_client_is_answered(&cluster).await?;
-    a_policy_holds(&cluster).await?;
-    use_is_measured(&cluster).await?;
-
+    let ((guard, inside), data) = (local.pids(), local.data().to_owned());
     cluster.stop().await?;
-    assert!(!std::path::Path::new(&format!("/proc/{guard}")).exists());
-    assert!(!std::path::Path::new(&format!("/proc/{pid1}")).exists());
+    for pid in inside.into_iter().chain([guard]) {
+        assert!(!Path::new(&format!("/proc/{pid}")).exists(), "a process is left");
+    }
     assert!(!data.exists());
     let name = data.file_name().context("a name")?.to_string_lossy().into_owned();
     let trees = std::fs::read_dir("/sys/fs/cgroup")?.chain(std::fs::read_dir("/sys/fs")?).flatten();
@@ -42,6 +38,95 @@ async fn a_whole_cluster_serves_and_leaves_nothing() -> Result<()> {
     }
     assert_eq!(sysctls(), before, "the machine's sysctls are as they were");
     Ok(())
+}
+
+#[tokio::test]
+async fn a_whole_cluster_serves_and_leaves_nothing() -> Result<()> {
+    let _turn = ONE_AT_A_TIME.lock().await;
+    let archive = tokio::task::spawn_blocking(servers::everything).await??;
+    let before = sysctls();
+    let cluster = Cluster::local(Level::Node, Options { images: vec![archive], ..Options::default() }).await?;
+    cluster.apply(&servers::plain("everything", servers::EVERYTHING, 3001)).await?;
+    cluster.kubectl(["rollout", "status", "deployment/everything", "--timeout=120s"]).await?;
+    every_client_is_answered(&cluster).await?;
+    a_policy_holds(&cluster).await?;
+    use_is_measured(&cluster).await?;
+    stop(cluster, before).await
+}
+
+/// A pod of this name on this node that serves at port 3001, and a Service of the same name.
+fn on(node: &str, name: &str) -> [Value; 2] {
+    let container = json!({"name": "everything", "image": servers::EVERYTHING, "args": ["streamableHttp"]});
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [container]},
+    });
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+        "spec": {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": 3001}]},
+    });
+    [pod, service]
+}
+
+#[tokio::test]
+async fn two_nodes_are_one_cluster() -> Result<()> {
+    let _turn = ONE_AT_A_TIME.lock().await;
+    let archive = tokio::task::spawn_blocking(servers::everything).await??;
+    let before = sysctls();
+    let options = Options { nodes: 2, images: vec![archive], ..Options::default() };
+    let cluster = Cluster::local(Level::Node, options).await?;
+    eprintln!("two nodes are ready after {:?}", cluster.own("this test")?.ready_after());
+    let pods = [on("node-1", "one"), on("node-2", "two"), on("node-1", "other")].concat();
+    cluster.apply(&json!({"apiVersion": "v1", "kind": "List", "items": pods})).await?;
+    cluster.kubectl(["wait", "--for=condition=Ready", "pods", "--all", "--timeout=120s"]).await?;
+
+    // Either asks the other: at its address, and by the name of its Service, for which the second node asks the first.
+    let address = |pod: &'static str| cluster.kubectl(["get", "pod", pod, "-o", "jsonpath={.status.podIP}"]);
+    let (one, two) = (address("one").await?, address("two").await?);
+    assert!(one.starts_with("10.244.0.") && two.starts_with("10.244.1."), "{one} {two}");
+    let ask = async |from: &str, to: &str| {
+        let script =
+            format!("fetch('http://{to}/mcp').then(r => console.log(r.status), e => console.log(e.cause.code))");
+        let said = cluster.kubectl(["exec", from, "--", "/usr/bin/node", "-e", &script]).await?;
+        anyhow::Ok(said.trim().to_owned())
+    };
+    let (at_one, at_two) = (format!("{one}:3001"), format!("{two}:3001"));
+    for (from, to, at) in [("one", "two", &at_two), ("two", "one", &at_one)] {
+        for target in [at, to] {
+            until("an answer across nodes", Duration::from_secs(30), || async {
+                let said = ask(from, target).await?;
+                ensure!(said == "400", "{from} got {said} from {target}");
+                Ok(())
+            })
+            .await?;
+        }
+        let log = cluster.kubectl(["logs", to]).await?;
+        assert!(log.contains("3001"), "the log of {to}: {log}");
+    }
+
+    // A policy knows who asks, on whatever node.
+    let from = json!([{"from": [{"podSelector": {"matchLabels": {"app": "one"}}}]}]);
+    let spec = json!({"podSelector": {"matchLabels": {"app": "two"}}, "policyTypes": ["Ingress"], "ingress": from});
+    let kind = "NetworkPolicy";
+    let metadata = json!({"name": "two"});
+    assert_eq!(ask("other", "two").await?, "400", "without a policy every pod reaches every other");
+    let policy = json!({"apiVersion": "networking.k8s.io/v1", "kind": kind, "metadata": metadata, "spec": spec});
+    cluster.apply(&policy).await?;
+    until("the policy to hold", Duration::from_secs(30), || async {
+        let said = ask("other", "two").await?;
+        ensure!(said == "ECONNREFUSED", "the other pod got {said}");
+        Ok(())
+    })
+    .await?;
+    assert_eq!(ask("one", "two").await?, "400", "whom the policy names");
+    let pods: Api<Pod> = Api::default_namespaced(cluster.client().await?);
+    let way = cluster.forward_to_pod(&pods.get("two").await?, 3001).await?;
+    Client::TypeScript.run(&Session::new(format!("http://{way}/mcp"))).await.context("around the policy")?;
+
+    // What is drained goes, and comes no more.
+    cluster.kubectl(["drain", "node-2", "--force", "--ignore-daemonsets", "--delete-emptydir-data"]).await?;
+    assert!(pods.get_opt("two").await?.is_none());
+    stop(cluster, before).await
 }
 
 async fn every_client_is_answered(cluster: &Cluster) -> Result<()> {

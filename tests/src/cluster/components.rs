@@ -1,41 +1,71 @@
-//! The command line of each component. Everything listens inside the namespaces only, so fixed ports never collide.
+//! The command line of each component of the control plane. Everything listens inside the namespaces only, so fixed ports never
+//! collide.
 
 use std::path::{Path, PathBuf};
 
-/// The name of the only node.
-pub(super) const NODE: &str = "node-1";
-/// The address of the node, and of everything that listens on it.
-pub(super) const NODE_IP: &str = "10.99.0.1";
+use anyhow::{Context, Result};
+
+use super::node::Node;
+use super::pki::Pki;
+use crate::parts;
+
 /// The first address of the service range, which the API server takes for `kubernetes.default`.
 pub(super) const SERVICE_IP: &str = "10.96.0.1";
-/// The API server, as its own node sees it.
-pub(super) const API_SERVER: &str = "127.0.0.1:6443";
-/// Where Traefik listens for HTTP and HTTPS.
-pub(super) const TRAEFIK: (&str, &str) = ("10.99.0.1:30080", "10.99.0.1:30443");
+/// Where the API server listens on the first node.
+pub(super) const API_SERVER_PORT: u16 = 6443;
+/// The ports of the first node at which Traefik listens for HTTP and HTTPS.
+pub(super) const TRAEFIK: (u16, u16) = (30080, 30443);
 
 /// A program and how it is started: the name, then its arguments.
 pub(super) struct Component {
-    /// Also the name of its log.
     pub(super) name: &'static str,
     pub(super) argv: Vec<String>,
+    pub(super) log: PathBuf,
 }
 
 /// The data directory of a cluster, and what stands where in it.
 pub(super) struct Layout {
     pub(super) data: PathBuf,
+    /// At least one. The first holds the control plane.
+    pub(super) nodes: Vec<Node>,
 }
 
 impl Layout {
+    pub(super) fn first(&self) -> &Node {
+        self.nodes.first().expect("a cluster has a node")
+    }
+
+    /// The API server, as everybody inside sees it.
+    pub(super) fn api_server_address(&self) -> String {
+        format!("{}:{API_SERVER_PORT}", self.first().address)
+    }
+
+    /// Writes the configuration of everything that the cluster has once, and of each node.
+    pub(super) fn write_configuration(&self, cgroup: &str, pki: &Pki) -> Result<()> {
+        let files = [
+            ("Corefile", include_str!("../../cluster/conf/Corefile")),
+            ("audit.yaml", include_str!("../../cluster/conf/audit.yaml")),
+            ("dns.yaml", include_str!("../../cluster/conf/dns.yaml")),
+            ("metrics.yaml", include_str!("../../cluster/conf/metrics.yaml")),
+            ("traefik.yaml", include_str!("../../cluster/conf/traefik.yaml")),
+        ];
+        let values = [
+            ("@DATA@", show(&self.data)),
+            ("@NODE@", self.first().name.clone()),
+            ("@ADDRESS@", self.first().address.to_string()),
+            ("@CA@", pki.bundle()),
+            ("@TRAEFIK@", parts::TRAEFIK.to_owned()),
+        ];
+        fill(&self.conf(""), &files, &values)?;
+        self.nodes.iter().try_for_each(|node| node.write_configuration(cgroup))
+    }
+
     pub(super) fn pki(&self) -> PathBuf {
         self.data.join("pki")
     }
 
     pub(super) fn conf(&self, name: &str) -> PathBuf {
         self.data.join("conf").join(name)
-    }
-
-    pub(super) fn log(&self, name: &str) -> PathBuf {
-        self.data.join("log").join(format!("{name}.log"))
     }
 
     pub(super) fn audit(&self) -> PathBuf {
@@ -59,15 +89,15 @@ impl Layout {
     }
 
     pub(super) fn etcd(&self) -> Component {
-        component("etcd", &[&self.own("etcd"), "http://127.0.0.1:2379"])
+        self.component("etcd", vec![self.own("etcd"), "http://127.0.0.1:2379".into()])
     }
 
     pub(super) fn api_server(&self, audit: bool) -> Component {
         let mut argv = vec![
             "--etcd-servers=http://127.0.0.1:2379".into(),
             "--service-cluster-ip-range=10.96.0.0/16".into(),
-            format!("--advertise-address={NODE_IP}"),
-            "--secure-port=6443".into(),
+            format!("--advertise-address={}", self.first().address),
+            format!("--secure-port={API_SERVER_PORT}"),
             format!("--cert-dir={}", self.own("apiserver")),
             format!("--tls-cert-file={}", self.pem("apiserver.crt")),
             format!("--tls-private-key-file={}", self.pem("apiserver.key")),
@@ -96,7 +126,7 @@ impl Layout {
             argv.push(format!("--audit-policy-file={}", show(&self.conf("audit.yaml"))));
             argv.push(format!("--audit-log-path={}", show(&self.audit())));
         }
-        Component::new("kube-apiserver", argv)
+        self.component("kube-apiserver", argv)
     }
 
     pub(super) fn controller_manager(&self, metrics: bool) -> Component {
@@ -120,47 +150,17 @@ impl Layout {
             argv.push("--horizontal-pod-autoscaler-initial-readiness-delay=10s".into());
             argv.push("--horizontal-pod-autoscaler-downscale-stabilization=20s".into());
         }
-        Component::new("kube-controller-manager", argv)
+        self.component("kube-controller-manager", argv)
     }
 
     pub(super) fn scheduler(&self) -> Component {
         let mut argv = self.authenticated("scheduler");
         argv.push("--leader-elect=false".into());
-        Component::new("kube-scheduler", argv)
-    }
-
-    pub(super) fn containerd(&self) -> Component {
-        component("containerd", &["--config", &show(&self.conf("containerd.toml"))])
-    }
-
-    pub(super) fn kubelet(&self) -> Component {
-        let argv = vec![
-            format!("--kubeconfig={}", self.kubeconfig("kubelet")),
-            format!("--config={}", show(&self.conf("kubelet.yaml"))),
-            format!("--hostname-override={NODE}"),
-            format!("--node-ip={NODE_IP}"),
-            format!("--root-dir={}", self.own("kubelet")),
-            format!("--cert-dir={}", self.own("kubelet-certificates")),
-        ];
-        Component::new("kubelet", argv)
-    }
-
-    pub(super) fn proxy(&self) -> Component {
-        Component::new("kube-proxy", vec![format!("--config={}", show(&self.conf("proxy.yaml")))])
+        self.component("kube-scheduler", argv)
     }
 
     pub(super) fn dns(&self) -> Component {
-        component("coredns", &["-conf", &show(&self.conf("Corefile"))])
-    }
-
-    /// Enforces NetworkPolicy, and does nothing else.
-    pub(super) fn network_policy(&self, kube_router: &Path) -> Component {
-        let mut argv = vec![show(kube_router), format!("--kubeconfig={}", self.kubeconfig("network-policy"))];
-        argv.push(format!("--hostname-override={NODE}"));
-        let fixed = "--run-firewall=true --run-router=false --run-service-proxy=false --metrics-port=0 --health-port=0 \
-                     --service-cluster-ip-range=10.96.0.0/16 --service-node-port-range=30000-32767";
-        argv.extend(fixed.split_whitespace().map(String::from));
-        Component { name: "kube-router", argv }
+        self.component("coredns", vec!["-conf".into(), show(&self.conf("Corefile"))])
     }
 
     /// Measures what pods use, and serves it behind the API server.
@@ -169,7 +169,7 @@ impl Layout {
         argv.extend(self.authenticated("metrics-server"));
         argv.retain(|argument| !argument.starts_with("--bind-address") && !argument.starts_with("--cert-dir"));
         argv.extend([
-            format!("--bind-address={NODE_IP}"),
+            format!("--bind-address={}", self.first().address),
             "--secure-port=4443".into(),
             format!("--tls-cert-file={}", self.pem("metrics-server.crt")),
             format!("--tls-private-key-file={}", self.pem("metrics-server.key")),
@@ -179,7 +179,7 @@ impl Layout {
             "--metric-resolution=10s".into(),
             "--kubelet-request-timeout=5s".into(),
         ]);
-        Component { name: "metrics-server", argv }
+        Component { argv, ..self.component("metrics-server", Vec::new()) }
     }
 
     fn authenticated(&self, name: &str) -> Vec<String> {
@@ -192,18 +192,24 @@ impl Layout {
             format!("--cert-dir={}", self.own(name)),
         ]
     }
-}
-
-impl Component {
-    fn new(name: &'static str, arguments: Vec<String>) -> Self {
-        Self { name, argv: std::iter::once(name.to_owned()).chain(arguments).collect() }
+    fn component(&self, name: &'static str, arguments: Vec<String>) -> Component {
+        let argv = std::iter::once(name.to_owned()).chain(arguments).collect();
+        Component { name, argv, log: self.data.join("log").join(format!("{name}.log")) }
     }
 }
 
-fn component(name: &'static str, arguments: &[&str]) -> Component {
-    Component::new(name, arguments.iter().map(|a| (*a).to_owned()).collect())
+/// Writes files into a folder, with the values in place of their marks.
+pub(super) fn fill(folder: &Path, files: &[(&str, &str)], values: &[(&str, String)]) -> Result<()> {
+    for (name, template) in files {
+        let path = folder.join(name);
+        let parent = path.parent().context("a file has a folder")?;
+        std::fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+        let text = values.iter().fold((*template).to_owned(), |text, (mark, value)| text.replace(mark, value));
+        std::fs::write(path, text)?;
+    }
+    Ok(())
 }
 
-fn show(path: &Path) -> String {
+pub(super) fn show(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

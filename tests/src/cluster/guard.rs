@@ -1,5 +1,5 @@
-//! The handle of one cluster's processes: the guard outside the namespaces, and through it pid 1 inside. It knows how to ask them, and nothing of
-//! Kubernetes.
+//! The handle of one cluster's processes: the guard outside the namespaces, and through it pid 1 of each node inside. It knows how to ask
+//! them, and nothing of Kubernetes.
 //!
 //! The guard lives as long as this handle holds its standard input, so the cluster also ends when this process is killed.
 
@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
+use super::node::Node;
+
 /// A guard needs about a second to end; it is killed when it needs this long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -24,8 +26,7 @@ pub(super) struct Setup<'a> {
     pub(super) binary: &'a Path,
     pub(super) data: &'a Path,
     pub(super) state: &'a Path,
-    pub(super) node: &'a str,
-    pub(super) address: &'a str,
+    pub(super) nodes: &'a [Node],
     /// The cgroup to make for pods; empty for a cluster without them.
     pub(super) cgroup: &'a str,
     pub(super) keep: bool,
@@ -34,13 +35,16 @@ pub(super) struct Setup<'a> {
 /// A running guard.
 pub(super) struct Guard {
     process: Mutex<Option<(Child, ChildStdin)>>,
-    pid1: u32,
+    /// The name and pid 1 of each node.
+    nodes: Vec<(String, u32)>,
     run: PathBuf,
 }
 
 #[derive(Default, Serialize)]
 struct Request<'a> {
     op: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    node: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     target: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -77,7 +81,7 @@ pub enum Signal {
 }
 
 impl Guard {
-    /// Starts the guard and waits until pid 1 answers. Blocks for some tens of milliseconds.
+    /// Starts the guard and waits until pid 1 of each node answers. Blocks for some tens of milliseconds.
     pub(super) fn start(setup: &Setup<'_>) -> Result<Self> {
         let run = setup.data.join("run");
         for folder in [&run, &setup.data.join("log"), setup.state] {
@@ -89,7 +93,8 @@ impl Guard {
             .arg(setup.data)
             .arg("--state")
             .arg(setup.state)
-            .args(["--node", setup.node, "--address", setup.address, "--cgroup", setup.cgroup])
+            .args(setup.nodes.iter().map(|node| format!("--node={},{},{}", node.name, node.address, node.pods)))
+            .args(["--cgroup", setup.cgroup])
             .arg(format!("--keep={}", setup.keep))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -100,59 +105,62 @@ impl Guard {
         let stdin = child.stdin.take().context("the guard has a standard input")?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("the guard has a standard output")?).read_line(&mut line)?;
-        let pid1 = line.trim().strip_prefix("ready ").and_then(|pid| pid.parse().ok());
-        let Some(pid1) = pid1 else {
+        let Some(pids) = line.trim().strip_prefix("ready ") else {
             drop(stdin);
             let mut said = String::new();
             child.stderr.take().context("the guard has a standard error")?.read_to_string(&mut said)?;
             child.wait()?;
             bail!("the cluster's namespaces could not be made: {}", said.trim());
         };
-        Ok(Self { process: Mutex::new(Some((child, stdin))), pid1, run })
+        let pids = pids.split(' ').map(str::parse).collect::<Result<Vec<u32>, _>>()?;
+        let nodes = setup.nodes.iter().map(|node| node.name.clone()).zip(pids).collect();
+        Ok(Self { process: Mutex::new(Some((child, stdin))), nodes, run })
     }
 
-    /// Starts a program inside under a name. Its output is appended to the log.
-    pub(super) async fn start_process(&self, name: &str, argv: &[String], log: &Path) -> Result<()> {
+    /// Starts a program on a node under a name. Its output is appended to the log.
+    pub(super) async fn start_process(&self, node: &str, name: &str, argv: &[String], log: &Path) -> Result<()> {
         let log = log.to_string_lossy();
-        self.inside(&Request { op: "start", name, argv, log: &log, ..Request::default() }).await?;
+        self.inside(node, &Request { op: "start", name, argv, log: &log, ..Request::default() }).await?;
         Ok(())
     }
 
-    /// Signals a process by name.
-    pub(super) async fn signal(&self, name: &str, signal: Signal) -> Result<()> {
+    /// Signals a process of a node by name.
+    pub(super) async fn signal(&self, node: &str, name: &str, signal: Signal) -> Result<()> {
         let (signal, wait) = match signal {
             Signal::Kill => (9, true),
             Signal::Terminate => (15, true),
             Signal::Pause => (19, false),
             Signal::Resume => (18, false),
         };
-        self.inside(&Request { op: "signal", name, signal, wait, ..Request::default() }).await?;
+        self.inside(node, &Request { op: "signal", name, signal, wait, ..Request::default() }).await?;
         Ok(())
     }
 
-    /// Whether the process of this name runs.
-    pub(super) async fn runs(&self, name: &str) -> Result<bool> {
-        Ok(self.inside(&Request { op: "state", name, ..Request::default() }).await?.running)
+    /// Whether the process of this name runs on a node.
+    pub(super) async fn runs(&self, node: &str, name: &str) -> Result<bool> {
+        Ok(self.inside(node, &Request { op: "state", name, ..Request::default() }).await?.running)
     }
 
-    /// Opens a port on 127.0.0.1 that leads to an address inside, for as long as the cluster lives.
-    pub(super) async fn forward(&self, target: &str) -> Result<SocketAddr> {
-        let request = Request { op: "forward", target, ..Request::default() };
-        let answer = ask(&self.run.join("outside.sock"), &request).await?;
+    /// Opens a port on 127.0.0.1 that leads to an address inside, as a node sees it, for as long as the cluster lives.
+    pub(super) async fn forward(&self, node: &str, target: &str) -> Result<SocketAddr> {
+        let request = Request { op: "forward", node, target, ..Request::default() };
+        let answer = ask(&self.run.join("guard.sock"), &request).await?;
         answer.address.parse().context("the guard names the address that it listens on")
     }
 
-    /// A command that will run inside all namespaces of the cluster, in `/`.
-    pub(super) fn command(&self, program: &str) -> tokio::process::Command {
+    /// A command that will run inside all namespaces of a node, in `/`.
+    pub(super) fn command(&self, node: &str, program: &str) -> Result<tokio::process::Command> {
+        let (_, pid1) = self.nodes.iter().find(|(name, _)| name == node).with_context(|| format!("no node {node}"))?;
         let mut command = tokio::process::Command::new("nsenter");
-        command.args(["-t", &self.pid1.to_string(), "-m", "-p", "-n", "-u", "-i", "--", program]);
-        command
+        command.args(["-t", &pid1.to_string(), "-m", "-p", "-n", "-u", "-i", "--", program]);
+        Ok(command)
     }
 
-    /// The guard and pid 1, as this machine counts them.
-    pub(super) fn pids(&self) -> (u32, u32) {
+    /// The guard and pid 1 of each node, as this machine counts them.
+    pub(super) fn pids(&self) -> (u32, Vec<u32>) {
         let process = self.process.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        (process.as_ref().map_or(0, |(guard, _)| guard.id()), self.pid1)
+        let guard = process.as_ref().map_or(0, |(guard, _)| guard.id());
+        (guard, self.nodes.iter().map(|(_, pid1)| *pid1).collect())
     }
 
     /// Ends everything inside and waits until what is global is as it was. Blocks for about a second.
@@ -181,8 +189,8 @@ impl Guard {
         }
     }
 
-    async fn inside(&self, request: &Request<'_>) -> Result<Answer> {
-        ask(&self.run.join("inside.sock"), request).await
+    async fn inside(&self, node: &str, request: &Request<'_>) -> Result<Answer> {
+        ask(&self.run.join(format!("{node}.sock")), request).await
     }
 }
 

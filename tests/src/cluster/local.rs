@@ -7,14 +7,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Node, Service, ServiceAccount};
+use k8s_openapi::api::core::v1::{Node, Pod, Service, ServiceAccount};
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::Api;
+use kube::api::PostParams;
+use serde_json::json;
 
 use super::audit::{self, AuditEvent};
-use super::components::{API_SERVER, Component, Layout, NODE, NODE_IP, SERVICE_IP, TRAEFIK};
+use super::components::{Component, Layout, SERVICE_IP, TRAEFIK};
 use super::guard::{Guard, Setup, Signal};
+use super::node;
 use super::pki::Pki;
 use super::{Level, Options, client};
 use crate::command::{run_async, tail};
@@ -74,20 +78,23 @@ impl Local {
         let run = cache::root().join("run");
         let data = run.join(unique());
         let cgroup = if level == Level::Node { format!("mooring-{}", name(&data)) } else { String::new() };
-        let layout = Layout { data };
-        let pki = Pki::create(&layout.pki(), NODE, ip(NODE_IP), ip(SERVICE_IP))?;
+        let layout = Layout { nodes: node::Node::all(&data, options.nodes), data };
+        let service = SERVICE_IP.parse()?;
+        let pki = Pki::create(&layout.pki(), &layout.api_server_address(), [layout.first().address, service])?;
+        for node in &layout.nodes {
+            pki.node(&node.folder().join("pki"), &node.name, node.address)?;
+        }
         layout.write_configuration(&cgroup, &pki)?;
         let guard = Guard::start(&Setup {
             binary: &parts.binary,
             data: &layout.data,
             state: &run,
-            node: NODE,
-            address: NODE_IP,
+            nodes: &layout.nodes,
             cgroup: &cgroup,
             keep: options.keep,
         })?;
         let guard = Arc::new(guard);
-        let api_server = guard.forward(API_SERVER).await?;
+        let api_server = guard.forward(&layout.first().name, &layout.api_server_address()).await?;
         pki.kubeconfig(&layout.admin(), &format!("https://{api_server}"), "admin", &["system:masters"])?;
         let mut cluster = Self {
             guard,
@@ -114,17 +121,27 @@ impl Local {
             self.control_plane(false).await?;
             return self.default_account().await;
         }
-        self.run(&self.layout.containerd()).await?;
+        for node in &self.layout.nodes {
+            self.run_on(node, &node.containerd()).await?;
+        }
         let (served, loaded) = tokio::join!(self.control_plane(options.metrics), self.load(&parts.images));
         served.and(loaded)?;
-        let (up, loaded) = tokio::join!(self.node(options, parts), self.load(&options.images));
+        let (up, loaded) = tokio::join!(self.nodes(options, parts), self.load(&options.images));
         up.and(loaded)
     }
 
-    async fn node(&self, options: &Options, parts: &Parts) -> Result<()> {
+    async fn nodes(&self, options: &Options, parts: &Parts) -> Result<()> {
+        let client = client(self.kubeconfig()).await?;
+        let nodes: Api<Node> = Api::all(client.clone());
         self.run(&self.layout.scheduler()).await?;
-        self.run(&self.layout.proxy()).await?;
-        self.run(&self.layout.kubelet()).await?;
+        for node in &self.layout.nodes {
+            // Before its kubelet does it, because that cannot say which addresses its pods have.
+            let spec = json!({"podCIDR": node.pods, "podCIDRs": [node.pods]});
+            let object = json!({"metadata": {"name": node.name}, "spec": spec});
+            nodes.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+            self.run_on(node, &node.proxy()).await?;
+            self.run_on(node, &node.kubelet()).await?;
+        }
         let mut objects = vec!["dns.yaml"];
         self.run(&self.layout.dns()).await?;
         if options.traefik {
@@ -135,18 +152,19 @@ impl Local {
             objects.push("metrics.yaml");
         }
         self.apply(&objects).await?;
-        let client = client(self.kubeconfig()).await?;
-        let nodes: Api<Node> = Api::all(client.clone());
-        until("the node to be Ready", PATIENCE, || async {
-            let conditions = nodes.get(NODE).await?.status.and_then(|status| status.conditions).unwrap_or_default();
-            let ready = conditions.iter().find(|c| c.type_ == "Ready").context("no condition yet")?;
-            ensure!(ready.status == "True", "{}", ready.message.as_deref().unwrap_or("no reason given"));
-            Ok(())
-        })
-        .await?;
-        if let Some(kube_router) = &parts.kube_router {
-            // It gives up where its node is not there yet.
-            self.run(&self.layout.network_policy(kube_router)).await?;
+        for node in &self.layout.nodes {
+            until(&format!("{} to be Ready", node.name), PATIENCE, || async {
+                let status = nodes.get(&node.name).await?.status;
+                let conditions = status.and_then(|status| status.conditions).unwrap_or_default();
+                let ready = conditions.iter().find(|c| c.type_ == "Ready").context("no condition yet")?;
+                ensure!(ready.status == "True", "{}", ready.message.as_deref().unwrap_or("no reason given"));
+                Ok(())
+            })
+            .await?;
+            if let Some(kube_router) = &parts.kube_router {
+                // It gives up where its node is not there yet.
+                self.run_on(node, &node.network_policy(kube_router)).await?;
+            }
         }
         self.default_account().await?;
         if options.traefik {
@@ -158,11 +176,11 @@ impl Local {
             })
             .await?;
         }
-        if options.metrics {
+        if let Some(metrics_server) = &parts.metrics_server {
             // A group that nobody serves yet is an error for who asks what there is, and no namespace goes meanwhile.
             let services: Api<APIService> = Api::all(client);
             until("the metrics API to be served", PATIENCE, || async {
-                self.alive("metrics-server").await?;
+                self.alive(self.layout.first(), &self.layout.metrics(metrics_server)).await?;
                 let conditions = services.get("v1beta1.metrics.k8s.io").await?.status.unwrap_or_default().conditions;
                 let available = conditions.into_iter().flatten().find(|c| c.type_ == "Available");
                 let available = available.context("no condition yet")?;
@@ -184,7 +202,7 @@ impl Local {
     pub async fn api_server_ready(&self) -> Result<()> {
         let client = client(self.kubeconfig()).await?;
         until("the API server", PATIENCE, || async {
-            self.alive("kube-apiserver").await?;
+            self.alive(self.layout.first(), &self.layout.api_server(self.audit)).await?;
             client.request_text(http::Request::get("/readyz").body(Vec::new())?).await?;
             Ok(())
         })
@@ -198,16 +216,21 @@ impl Local {
         Ok(())
     }
 
+    /// Loads image archives into every node, side by side.
     async fn load(&self, images: &[PathBuf]) -> Result<()> {
+        try_join_all(self.layout.nodes.iter().map(|node| self.load_into(node, images))).await.map(drop)
+    }
+
+    async fn load_into(&self, node: &node::Node, images: &[PathBuf]) -> Result<()> {
         until("containerd", PATIENCE, || async {
-            self.alive("containerd").await?;
-            let mut version = self.command("ctr");
-            version.arg("version");
-            run_async(version).await
+            self.alive(node, &node.containerd()).await?;
+            self.exec_on(&node.name, &["ctr", "version"]).await
         })
         .await?;
         for image in images {
-            self.import_image(image).await?;
+            let mut import = self.guard.command(&node.name, "ctr")?;
+            import.args(["-n", "k8s.io", "images", "import"]).arg(std::fs::canonicalize(image)?);
+            run_async(import).await.with_context(|| format!("cannot load {}", image.display()))?;
         }
         Ok(())
     }
@@ -222,26 +245,29 @@ impl Local {
         Ok(())
     }
 
+    /// Starts a component of the control plane.
     async fn run(&self, component: &Component) -> Result<()> {
-        self.guard.start_process(component.name, &component.argv, &self.layout.log(component.name)).await
+        self.run_on(self.layout.first(), component).await
     }
 
-    async fn alive(&self, name: &str) -> Result<()> {
-        ensure!(self.guard.runs(name).await?, "{name} has ended: {}", self.log_tail(name));
+    async fn run_on(&self, node: &node::Node, component: &Component) -> Result<()> {
+        self.guard.start_process(&node.name, component.name, &component.argv, &component.log).await
+    }
+
+    async fn alive(&self, node: &node::Node, component: &Component) -> Result<()> {
+        let name = component.name;
+        ensure!(self.guard.runs(&node.name, name).await?, "{name} has ended: {}", end_of(&component.log));
         Ok(())
-    }
-
-    fn log_tail(&self, name: &str) -> String {
-        tail(&std::fs::read_to_string(self.layout.log(name)).unwrap_or_default(), 12)
     }
 
     /// The ends of all logs, for a person who wants to know why.
     pub fn logs(&self) -> String {
         let entries = std::fs::read_dir(self.layout.data.join("log")).into_iter().flatten().flatten();
-        let mut names: Vec<String> = entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
-        names.sort();
-        let logs = names.iter().filter_map(|name| name.strip_suffix(".log"));
-        logs.map(|name| format!("--- {name}\n{}", self.log_tail(name))).collect::<Vec<_>>().join("\n")
+        let mut logs: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        logs.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
+        logs.sort();
+        let ends = logs.iter().map(|path| format!("--- {}\n{}", name(path), end_of(path)));
+        ends.collect::<Vec<_>>().join("\n")
     }
 
     /// The administrator's kubeconfig.
@@ -262,9 +288,9 @@ impl Local {
         self.api_server
     }
 
-    /// The address of the node inside.
+    /// The address of the first node, as everybody inside sees it.
     pub fn node_ip(&self) -> IpAddr {
-        ip(NODE_IP)
+        self.layout.first().address
     }
 
     /// How long the start took, without what was fetched or built before.
@@ -272,8 +298,8 @@ impl Local {
         self.ready_after
     }
 
-    /// The guard and pid 1, as this machine counts them.
-    pub fn pids(&self) -> (u32, u32) {
+    /// The guard and pid 1 of each node, as this machine counts them.
+    pub fn pids(&self) -> (u32, Vec<u32>) {
         self.guard.pids()
     }
 
@@ -282,32 +308,29 @@ impl Local {
         &self.layout.data
     }
 
-    /// A command that will run inside the namespaces of the cluster, in `/`, with the machine's own programs.
-    pub fn command(&self, program: &str) -> tokio::process::Command {
-        self.guard.command(program)
+    /// Runs a command inside the namespaces of the first node, in `/`, with the machine's own programs, and returns what it printed.
+    pub async fn exec_inside(&self, argv: &[&str]) -> Result<String> {
+        self.exec_on(&self.layout.first().name, argv).await
     }
 
-    /// Runs a command inside the namespaces of the cluster and returns what it printed.
-    pub async fn exec_inside(&self, argv: &[&str]) -> Result<String> {
+    /// The same on a node by its name.
+    pub async fn exec_on(&self, node: &str, argv: &[&str]) -> Result<String> {
         let [program, arguments @ ..] = argv else { bail!("a command has a program") };
-        let mut command = self.command(program);
+        let mut command = self.guard.command(node, program)?;
         command.args(arguments);
         run_async(command).await
     }
 
-    /// Loads an image archive into containerd.
+    /// Loads an image archive into containerd of every node.
     pub async fn import_image(&self, archive: &Path) -> Result<()> {
-        let mut import = self.command("ctr");
-        import.args(["-n", "k8s.io", "images", "import"]).arg(std::fs::canonicalize(archive)?);
-        run_async(import).await.with_context(|| format!("cannot load {}", archive.display()))?;
-        Ok(())
+        self.load(&[archive.to_owned()]).await
     }
 
     /// Opens a port on 127.0.0.1 that leads to `namespace/service:port`, `traefik`, `traefik-https`, or an address and port inside.
     pub async fn forward(&self, target: &str) -> Result<SocketAddr> {
         let address = match (target, super::service(target)) {
-            ("traefik", _) => TRAEFIK.0.to_owned(),
-            ("traefik-https", _) => TRAEFIK.1.to_owned(),
+            ("traefik", _) => format!("{}:{}", self.node_ip(), TRAEFIK.0),
+            ("traefik-https", _) => format!("{}:{}", self.node_ip(), TRAEFIK.1),
             (_, Some(((namespace, name), port))) => {
                 let services: Api<Service> = Api::namespaced(client(self.kubeconfig()).await?, namespace);
                 let ip = services.get(name).await?.spec.and_then(|spec| spec.cluster_ip).filter(|ip| ip != "None");
@@ -315,7 +338,17 @@ impl Local {
             }
             (address, None) => address.to_owned(),
         };
-        self.guard.forward(&address).await
+        self.guard.forward(&self.layout.first().name, &address).await
+    }
+
+    /// Opens a port on 127.0.0.1 that leads to a port of this pod from the pod's own node, for which no policy holds.
+    pub(super) async fn forward_to_pod(&self, pod: &Pod, port: u16) -> Result<SocketAddr> {
+        let named = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        let node = self.layout.nodes.iter().find(|node| Some(node.name.as_str()) == named);
+        let node = node.with_context(|| format!("the pod is on no node of this cluster, but on {named:?}"))?;
+        let address =
+            pod.status.as_ref().and_then(|status| status.pod_ip.as_deref()).context("the pod has no address")?;
+        self.guard.forward(&node.name, &format!("{address}:{port}")).await
     }
 
     /// Where the API server writes what was asked of it, for whoever follows that. Needs [`Options::audit`].
@@ -329,9 +362,9 @@ impl Local {
         audit::read(&self.layout.audit())
     }
 
-    /// Signals a component by its name, such as `kube-apiserver`.
+    /// Signals a component of the first node by its name, such as `kube-apiserver`.
     pub async fn signal(&self, component: &str, signal: Signal) -> Result<()> {
-        self.guard.signal(component, signal).await
+        self.guard.signal(&self.layout.first().name, component, signal).await
     }
 
     /// Starts the API server again after [`Local::signal`] ended it, and waits until it is ready.
@@ -347,37 +380,6 @@ impl Local {
     }
 }
 
-impl Layout {
-    /// Writes every configuration file with this cluster's own paths.
-    fn write_configuration(&self, cgroup: &str, pki: &Pki) -> Result<()> {
-        let files = [
-            ("cni/10-pods.conflist", include_str!("../../cluster/conf/bridge.conflist")),
-            ("Corefile", include_str!("../../cluster/conf/Corefile")),
-            ("audit.yaml", include_str!("../../cluster/conf/audit.yaml")),
-            ("containerd.toml", include_str!("../../cluster/conf/containerd.toml")),
-            ("dns.yaml", include_str!("../../cluster/conf/dns.yaml")),
-            ("kubelet.yaml", include_str!("../../cluster/conf/kubelet.yaml")),
-            ("metrics.yaml", include_str!("../../cluster/conf/metrics.yaml")),
-            ("proxy.yaml", include_str!("../../cluster/conf/proxy.yaml")),
-            ("resolv.conf", "nameserver 10.96.0.10\n"),
-            ("traefik.yaml", include_str!("../../cluster/conf/traefik.yaml")),
-        ];
-        let conf = self.data.join("conf");
-        std::fs::create_dir_all(conf.join("cni")).with_context(|| format!("cannot make {}", conf.display()))?;
-        for (name, template) in files {
-            let text = template
-                .replace("@DATA@", &self.data.to_string_lossy())
-                .replace("@NODE@", NODE)
-                .replace("@CGROUP@", cgroup)
-                .replace("@CA@", &pki.bundle())
-                .replace("@PAUSE@", parts::PAUSE)
-                .replace("@TRAEFIK@", parts::TRAEFIK);
-            std::fs::write(conf.join(name), text)?;
-        }
-        Ok(())
-    }
-}
-
 /// A name that no other cluster of this machine has. It is short, because paths of Unix sockets are.
 fn unique() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -388,6 +390,6 @@ fn name(data: &Path) -> String {
     data.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn ip(text: &str) -> IpAddr {
-    text.parse().expect("a constant address")
+fn end_of(log: &Path) -> String {
+    tail(&std::fs::read_to_string(log).unwrap_or_default(), 12)
 }

@@ -8,6 +8,7 @@ mod components;
 mod external;
 mod guard;
 mod local;
+mod node;
 mod pki;
 
 use std::ffi::OsStr;
@@ -51,7 +52,9 @@ pub struct Options {
     pub metrics: bool,
     /// Whether Traefik runs as ingress controller (level node).
     pub traefik: bool,
-    /// Archives of images to load during the start (level node).
+    /// How many nodes there are (level node). The first one holds the control plane, too.
+    pub nodes: u8,
+    /// Archives of images to load into each node during the start (level node).
     pub images: Vec<PathBuf>,
     /// Whether the data directory, with all logs, stays when the cluster ends.
     pub keep: bool,
@@ -59,7 +62,15 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { audit: false, network_policy: true, metrics: true, traefik: true, images: Vec::new(), keep: false }
+        Self {
+            audit: false,
+            network_policy: true,
+            metrics: true,
+            traefik: true,
+            nodes: 1,
+            images: Vec::new(),
+            keep: false,
+        }
     }
 }
 
@@ -169,7 +180,7 @@ impl Cluster {
         }
     }
 
-    /// Loads an image archive into the node.
+    /// Loads an image archive into every node.
     pub async fn import_image(&self, archive: &Path) -> Result<()> {
         self.own("loading an image archive")?.import_image(archive).await
     }
@@ -186,10 +197,7 @@ impl Cluster {
     /// Opens a port on 127.0.0.1 that leads to a port of this pod, around Services and policies, for as long as the cluster lives.
     pub async fn forward_to_pod(&self, pod: &Pod, port: u16) -> Result<SocketAddr> {
         match self {
-            Self::Local(local) => {
-                let address = pod.status.as_ref().and_then(|status| status.pod_ip.as_ref());
-                local.forward(&format!("{}:{port}", address.context("the pod has no address")?)).await
-            }
+            Self::Local(local) => local.forward_to_pod(pod, port).await,
             Self::External(external) => {
                 let namespace = pod.metadata.namespace.as_deref().context("a pod has a namespace")?;
                 external.port_forward(namespace, &format!("pod/{}", pod.name_any()), port).await

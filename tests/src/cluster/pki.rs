@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 pub(super) struct Pki {
     folder: PathBuf,
     cluster: Authority,
+    server: String,
 }
 
 struct Authority {
@@ -32,32 +33,32 @@ struct Identity {
 }
 
 impl Pki {
-    /// Makes every certificate that the components of a one-node cluster need.
-    pub(super) fn create(folder: &Path, node: &str, node_ip: IpAddr, service_ip: IpAddr) -> Result<Self> {
+    /// Makes every certificate that a cluster needs once. Its API server is reached at `server`, which is one of the two addresses.
+    pub(super) fn create(folder: &Path, server: &str, addresses: [IpAddr; 2]) -> Result<Self> {
         fs::create_dir_all(folder)?;
-        let pki = Self { folder: folder.to_owned(), cluster: Authority::new("cluster-ca")? };
+        let server = format!("https://{server}");
+        let pki = Self { folder: folder.to_owned(), cluster: Authority::new("cluster-ca")?, server };
         let front_proxy = Authority::new("front-proxy-ca")?;
-        pki.write("ca.crt", &pki.cluster.certificate)?;
-        pki.write("ca.key", &pki.cluster.issuer.key().serialize_pem())?;
-        pki.write("front-proxy.crt", &front_proxy.certificate)?;
+        write(folder, "ca.crt", &pki.cluster.certificate)?;
+        write(folder, "ca.key", &pki.cluster.issuer.key().serialize_pem())?;
+        write(folder, "front-proxy.crt", &front_proxy.certificate)?;
 
         let accounts = KeyPair::generate()?;
-        pki.write("service-accounts.key", &accounts.serialize_pem())?;
-        pki.write("service-accounts.pub", &accounts.public_key_pem())?;
+        write(folder, "service-accounts.key", &accounts.serialize_pem())?;
+        write(folder, "service-accounts.pub", &accounts.public_key_pem())?;
 
         let names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost"].map(String::from);
-        let loopback = IpAddr::from([127, 0, 0, 1]);
+        let [node, service] = addresses;
+        let addresses = [IpAddr::from([127, 0, 0, 1]), node, service];
         let mut names = names.to_vec();
         names.push("kubernetes.default.svc.cluster.local".into());
-        pki.store("apiserver", &pki.cluster.server("kube-apiserver", &names, &[loopback, service_ip, node_ip])?)?;
-        pki.store("kubelet-serving", &pki.cluster.server(node, &[node.into()], &[node_ip])?)?;
+        store(folder, "apiserver", &pki.cluster.server("kube-apiserver", &names, &addresses)?)?;
         let names = ["metrics-server.kube-system.svc".to_owned()];
-        pki.store("metrics-server", &pki.cluster.server("metrics-server", &names, &[])?)?;
-        pki.store("front-proxy-client", &front_proxy.client("front-proxy-client", &[])?)?;
+        store(folder, "metrics-server", &pki.cluster.server("metrics-server", &names, &[])?)?;
+        store(folder, "front-proxy-client", &front_proxy.client("front-proxy-client", &[])?)?;
         let masters = ["system:masters"];
-        pki.store("apiserver-kubelet", &pki.cluster.client("kube-apiserver-kubelet-client", &masters)?)?;
+        store(folder, "apiserver-kubelet", &pki.cluster.client("kube-apiserver-kubelet-client", &masters)?)?;
 
-        let kubelet = format!("system:node:{node}");
         for (name, user, groups) in [
             ("controller-manager", "system:kube-controller-manager", &[][..]),
             ("scheduler", "system:kube-scheduler", &[]),
@@ -65,9 +66,8 @@ impl Pki {
             ("dns", "dns", &masters),
             ("network-policy", "network-policy", &masters),
             ("metrics-server", "metrics-server", &masters),
-            ("kubelet", &kubelet, &["system:nodes"]),
         ] {
-            pki.kubeconfig(&pki.folder.join(format!("{name}.kubeconfig")), "https://127.0.0.1:6443", user, groups)?;
+            pki.kubeconfig(&pki.folder.join(format!("{name}.kubeconfig")), &pki.server, user, groups)?;
         }
         Ok(pki)
     }
@@ -75,6 +75,14 @@ impl Pki {
     /// The certificate of the authority that signs servers and clients, as a field of an object holds it.
     pub(super) fn bundle(&self) -> String {
         STANDARD.encode(&self.cluster.certificate)
+    }
+
+    /// Makes what the kubelet of a node shows and is known by, in this folder.
+    pub(super) fn node(&self, folder: &Path, name: &str, address: IpAddr) -> Result<()> {
+        fs::create_dir_all(folder)?;
+        store(folder, "kubelet-serving", &self.cluster.server(name, &[name.into()], &[address])?)?;
+        let user = format!("system:node:{name}");
+        self.kubeconfig(&folder.join("kubelet.kubeconfig"), &self.server, &user, &["system:nodes"])
     }
 
     /// Writes a kubeconfig that needs no other file, for a user in these groups. JSON is YAML too.
@@ -97,16 +105,16 @@ impl Pki {
         fs::write(path, serde_json::to_string_pretty(&config)?)
             .with_context(|| format!("cannot write {}", path.display()))
     }
+}
 
-    fn store(&self, name: &str, identity: &Identity) -> Result<()> {
-        self.write(&format!("{name}.crt"), &identity.certificate)?;
-        self.write(&format!("{name}.key"), &identity.key)
-    }
+fn store(folder: &Path, name: &str, identity: &Identity) -> Result<()> {
+    write(folder, &format!("{name}.crt"), &identity.certificate)?;
+    write(folder, &format!("{name}.key"), &identity.key)
+}
 
-    fn write(&self, name: &str, text: &str) -> Result<()> {
-        let path = self.folder.join(name);
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
-    }
+fn write(folder: &Path, name: &str, text: &str) -> Result<()> {
+    let path = folder.join(name);
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 impl Authority {
