@@ -1,17 +1,17 @@
 //! One front door at rest: how soon it is ready after exec, and what it holds.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use mooring_tests::mcp::Target;
-use mooring_tests::process::free_port;
 use mooring_tests::product::Products;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::process::Command;
 
+use super::rig::door::mounted;
+use super::rig::free;
 use super::{Figures, percentile};
 
 const RUNS: usize = 15;
@@ -64,27 +64,10 @@ async fn measure_in(products: &Products, folder: &Path, figures: &mut Figures) -
     Ok(())
 }
 
-/// Makes the directories that a pod mounts, with this configuration, and returns the flags that lead to them.
-pub fn mounted(folder: &Path, config: &Value) -> Result<Vec<String>> {
-    let mut flags = Vec::new();
-    for name in ["config", "keys", "key-secrets", "session"] {
-        let directory = folder.join(name);
-        std::fs::create_dir_all(&directory)?;
-        flags.extend([format!("--{name}-dir"), directory.display().to_string()]);
-    }
-    std::fs::write(folder.join("config/config.json"), config.to_string())?;
-    Ok(flags)
-}
-
 /// Resident memory of a process in MiB.
 fn resident(pid: u32) -> Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
     let kibibytes: f64 = line.trim().trim_end_matches(" kB").trim().parse()?;
     Ok(kibibytes / 1024.0)
-}
-
-/// An address that nobody listens on.
-pub fn free() -> Result<SocketAddr> {
-    Ok((Ipv4Addr::LOCALHOST, free_port()?).into())
 }

@@ -4,12 +4,15 @@
 mod fleet;
 mod front_door;
 mod pods;
+mod rig;
+mod sessions;
 mod speed;
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use mooring_tests::product;
+use rig::Room;
 use serde::Serialize;
 
 /// A bench.
@@ -19,6 +22,8 @@ pub enum Bench {
     Main,
     /// The front door beside nginx, Envoy, HAProxy and mcp-proxy: CPU for each call, latency, memory
     FrontDoor,
+    /// Sessions: what it costs to pass a call on to another pod, to begin and to hold one; which stay whole, beside nginx, HAProxy and Envoy
+    Sessions,
 }
 
 /// One figure.
@@ -59,7 +64,7 @@ pub fn run(name: Bench, json: Option<&Path>) -> Result<()> {
     let mut figures = Figures::default();
     match name {
         Bench::Main => runtime.block_on(main(&mut figures))?,
-        Bench::FrontDoor => runtime.block_on(front_door_beside_others(&mut figures))?,
+        Bench::FrontDoor | Bench::Sessions => runtime.block_on(in_a_room(name, &mut figures))?,
     }
     println!("\n{}", figures.0.iter().map(line).collect::<Vec<_>>().join("\n"));
     if let Some(path) = json {
@@ -82,13 +87,21 @@ async fn main(figures: &mut Figures) -> Result<()> {
     Ok(())
 }
 
-async fn front_door_beside_others(figures: &mut Figures) -> Result<()> {
-    let door = tokio::task::spawn_blocking(product::build).await??.front_door;
-    let folder = std::env::temp_dir().join(format!("mooring-bench-{}", std::process::id()));
-    std::fs::create_dir_all(&folder)?;
-    let outcome = speed::measure(&door, &folder, figures).await;
-    std::fs::remove_dir_all(&folder)?;
+async fn in_a_room(name: Bench, figures: &mut Figures) -> Result<()> {
+    let room = Room::new().await?;
+    let outcome = match name {
+        Bench::Sessions => sessions::measure(&room, figures).await,
+        _ => speed::measure(&room, figures).await,
+    };
+    room.leave()?;
     outcome
+}
+
+/// The value in the middle.
+pub fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    percentile(&values, 0.5)
 }
 
 /// The value below which this share of the sorted values lies.

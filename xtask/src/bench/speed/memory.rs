@@ -1,20 +1,18 @@
 //! What the front door holds: for a stream on which nothing happens, after many sessions, and while a huge answer passes to a reader that takes its time.
 
-use std::net::SocketAddr;
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use futures::future::try_join_all;
-use mooring_tests::product::Product;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::runtime::Handle;
 
-use super::backend::HUGE;
-use super::load::{Target, answered, connect};
-use super::peers::{Peer, Running};
-use super::{Figures, PROXY};
+use super::peers::Peer;
+use crate::bench::Figures;
+use crate::bench::rig::Room;
+use crate::bench::rig::backend::HUGE;
+use crate::bench::rig::load::{Target, answered, connect};
+use crate::bench::rig::running::Running;
 
 const STREAMS: usize = 1000;
 const SESSIONS: usize = 10_000;
@@ -24,24 +22,18 @@ const AT_ONCE: usize = 100;
 const SETTLE: Duration = Duration::from_millis(500);
 
 /// Measures all three.
-pub async fn measure(
-    door: &Product,
-    folder: &Path,
-    callers: &Handle,
-    backend: SocketAddr,
-    figures: &mut Figures,
-) -> Result<()> {
+pub async fn measure(room: &Room, backend: u16, figures: &mut Figures) -> Result<()> {
     for peer in [Peer::Mooring, Peer::Nginx, Peer::Envoy, Peer::Haproxy] {
-        let proxy = peer.start(door, folder, backend, PROXY).await?;
-        let each = idle_streams(&proxy, callers).await?;
+        let proxy = peer.start(room, backend).await?;
+        let each = idle_streams(room, &proxy).await?;
         let aim = (peer == Peer::Mooring).then_some("32");
         figures.add(format!("{}: memory of an idle GET stream, of {STREAMS}", peer.name()), each, "KiB", aim);
         proxy.stop().await?;
     }
-    let proxy = Peer::Mooring.start(door, folder, backend, PROXY).await?;
+    let proxy = Peer::Mooring.start(room, backend).await?;
     let mut rounds = Vec::new();
     for _ in 0..3 {
-        callers.spawn(sessions(proxy.target.clone())).await??;
+        room.callers.spawn(sessions(proxy.target.clone())).await??;
         tokio::time::sleep(SETTLE).await;
         rounds.push(proxy.memory("VmRSS")?);
     }
@@ -51,7 +43,7 @@ pub async fn measure(
         figures.add("the same after a third round, growth", (third / second - 1.0) * 100.0, "%", None);
     }
     let before = proxy.memory("VmRSS")?;
-    callers.spawn(huge(proxy.target.clone())).await??;
+    room.callers.spawn(huge(proxy.target.clone())).await??;
     figures.add(
         format!("peak memory while {} MiB pass to a slow reader", HUGE / 1024 / 1024),
         (proxy.memory("VmHWM")? - before) / 1024.0,
@@ -62,12 +54,12 @@ pub async fn measure(
 }
 
 /// KiB for each of many streams.
-async fn idle_streams(proxy: &Running, callers: &Handle) -> Result<f64> {
+async fn idle_streams(room: &Room, proxy: &Running) -> Result<f64> {
     tokio::time::sleep(SETTLE).await;
     let before = proxy.memory("VmRSS")?;
     let target = proxy.target.clone();
-    let open = async move { try_join_all((0..STREAMS).map(|number| stream(&target, number))).await };
-    let streams: Vec<TcpStream> = callers.spawn(open).await??;
+    let open = async move { try_join_all((0..STREAMS).map(|_| stream(&target))).await };
+    let streams: Vec<TcpStream> = room.callers.spawn(open).await??;
     tokio::time::sleep(SETTLE).await;
     let after = proxy.memory("VmRSS")?;
     drop(streams);
@@ -75,10 +67,9 @@ async fn idle_streams(proxy: &Running, callers: &Handle) -> Result<f64> {
 }
 
 /// An open event stream, once its first bytes are there.
-async fn stream(target: &Target, number: usize) -> Result<TcpStream> {
-    let mut stream = connect(target.address).await?;
-    stream.write_all(&target.request("GET", Some(&format!("session-{number}")), "", false)).await?;
-    let mut received = Vec::new();
+async fn stream(target: &Target) -> Result<TcpStream> {
+    let (mut stream, mut received) = (connect(target.address).await?, Vec::new());
+    stream.write_all(&target.request("GET", None, "", false)).await?;
     while !received.windows(2).any(|two| two == b": ") {
         anyhow::ensure!(stream.read_buf(&mut received).await? > 0, "{}", String::from_utf8_lossy(&received));
     }
@@ -95,8 +86,7 @@ async fn sessions(target: Target) -> Result<()> {
                 let session = target.initialize(&mut stream, &mut received).await?;
                 stream.write_all(&target.request("POST", Some(&session), &target.body("hello"), false)).await?;
                 answered(&mut stream, &mut received).await?;
-                stream.write_all(&target.request("DELETE", Some(&session), "", false)).await?;
-                answered(&mut stream, &mut received).await?;
+                target.end(&session, &mut stream, &mut received).await?;
             }
             Ok(())
         })

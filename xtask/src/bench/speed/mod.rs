@@ -1,35 +1,19 @@
 //! What the front door costs beside other proxies: the same tiny server behind all, callers and server on one processor, the proxy alone on another. Rounds go
 //! through all proxies in turn, and the median counts, so that a busy moment of the machine touches all alike.
 
-mod backend;
-mod load;
 mod memory;
 mod peers;
-mod wire;
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::time::Duration;
 
-use anyhow::{Result, ensure};
-use mooring_tests::product::Product;
-use tokio::runtime::Handle;
+use anyhow::Result;
 
-use load::{Call, Outcome};
-use peers::{Peer, Running};
-
-use super::{Figures, percentile};
-
-/// Processor of the callers and the backend.
-const CALLERS: usize = 0;
-/// Processor of the proxy.
-const PROXY: usize = 1;
-/// How often everything is measured.
-const ROUNDS: usize = 3;
-/// How long one measurement takes.
-const LENGTH: Duration = Duration::from_secs(2);
-/// Calls a second where latency is measured: what every proxy can do.
-const RATE: f64 = 1000.0;
+use super::Figures;
+use super::rig::cost::Cost;
+use super::rig::load::{Call, Way};
+use super::rig::running::Running;
+use super::rig::{ROUNDS, Room, backend};
+use peers::Peer;
 
 /// One kind of load.
 struct Scenario {
@@ -46,86 +30,40 @@ const SCENARIOS: [Scenario; 5] = [
     Scenario { name: "100 sessions, new connections", callers: 100, call: Call::NewConnection },
 ];
 
-/// What one proxy did in one scenario, median of the rounds.
-#[derive(Clone, Copy, Debug, Default)]
-struct Cost {
-    /// Calls a second at most.
-    rate: f64,
-    /// CPU seconds of the proxy for 1,000 calls.
-    cpu: f64,
-    /// Milliseconds at a fixed rate.
-    p50: f64,
-    /// Likewise.
-    p99: f64,
-}
-
-/// Measures, with the proxies' files below `folder`.
-pub async fn measure(door: &Product, folder: &Path, figures: &mut Figures) -> Result<()> {
-    ensure!(
-        std::thread::available_parallelism()?.get() > PROXY,
-        "two processors are needed: one for the callers, one for the proxy"
-    );
+/// Measures.
+pub async fn measure(room: &Room, figures: &mut Figures) -> Result<()> {
     for peer in Peer::ALL {
         tokio::task::spawn_blocking(move || peer.install()).await??;
     }
-    let side = backend::runtime(CALLERS)?;
-    let callers = side.handle().clone();
-    let outcome = measure_from(door, folder, &callers, figures).await;
-    side.shutdown_background();
-    outcome
-}
-
-async fn measure_from(door: &Product, folder: &Path, callers: &Handle, figures: &mut Figures) -> Result<()> {
-    let (listener, address) = callers.spawn(backend::listen()).await??;
-    callers.spawn(backend::serve(listener));
+    let backend = room.callers.spawn(backend::start()).await??;
     let mut running = Vec::new();
     for peer in Peer::ALL {
-        running.push((peer, peer.start(door, folder, address, PROXY).await?));
+        running.push((peer, peer.start(room, backend).await?));
     }
     for scenario in &SCENARIOS {
-        let costs = costs(callers, &running, scenario).await?;
+        let costs = costs(room, &running, scenario).await?;
         report(scenario, &costs, figures);
     }
     for (_, proxy) in running {
         proxy.stop().await?;
     }
-    memory::measure(door, folder, callers, address, figures).await
+    memory::measure(room, backend, figures).await
 }
 
-async fn costs(
-    callers: &Handle,
-    running: &[(Peer, Running)],
-    scenario: &Scenario,
-) -> Result<BTreeMap<&'static str, Cost>> {
+async fn costs(room: &Room, running: &[(Peer, Running)], scenario: &Scenario) -> Result<BTreeMap<&'static str, Cost>> {
     let mut rounds: BTreeMap<&'static str, Vec<Cost>> = BTreeMap::new();
     for _ in 0..ROUNDS {
         for (peer, proxy) in running {
-            let before = proxy.cpu()?;
-            let load = load::busy(proxy.target.clone(), scenario.callers, scenario.call, LENGTH);
-            let busy: Outcome = callers.spawn(load).await??;
-            let cpu = (proxy.cpu()? - before) / busy.calls as f64 * 1000.0;
-            let load = load::steady(proxy.target.clone(), scenario.callers, scenario.call, RATE, LENGTH);
-            let steady: Outcome = callers.spawn(load).await??;
-            let millisecond = |share| percentile(&steady.latencies, share) * 1000.0;
-            let cost =
-                Cost { rate: busy.calls as f64 / busy.seconds, cpu, p50: millisecond(0.5), p99: millisecond(0.99) };
+            let way = Way::straight(&proxy.target);
+            let cost = Cost::of(room, &way, scenario.callers, scenario.call, &[proxy]).await?;
             rounds.entry(peer.name()).or_default().push(cost);
         }
     }
-    Ok(rounds.into_iter().map(|(name, costs)| (name, median(&costs))).collect())
-}
-
-fn median(costs: &[Cost]) -> Cost {
-    let of = |part: fn(&Cost) -> f64| {
-        let mut values: Vec<f64> = costs.iter().map(part).collect();
-        values.sort_by(f64::total_cmp);
-        percentile(&values, 0.5)
-    };
-    Cost { rate: of(|cost| cost.rate), cpu: of(|cost| cost.cpu), p50: of(|cost| cost.p50), p99: of(|cost| cost.p99) }
+    Ok(rounds.into_iter().map(|(name, costs)| (name, Cost::middle(&costs))).collect())
 }
 
 fn report(scenario: &Scenario, costs: &BTreeMap<&'static str, Cost>, figures: &mut Figures) {
-    let of = |peer: Peer| costs.get(peer.name()).copied().unwrap_or_default();
+    let of = |peer: Peer| costs.get(peer.name()).cloned().unwrap_or_default();
     let (direct, ours) = (of(Peer::Direct), of(Peer::Mooring));
     let name = scenario.name;
     for peer in Peer::ALL {
@@ -135,11 +73,11 @@ fn report(scenario: &Scenario, costs: &BTreeMap<&'static str, Cost>, figures: &m
         if peer == Peer::Direct {
             continue;
         }
-        figures.add(format!("{name}: {peer_name}, CPU for 1,000 calls"), cost.cpu * 1000.0, "ms", None);
-        figures.add(format!("{name}: {peer_name}, added p50"), (cost.p50 - direct.p50) * 1000.0, "µs", None);
-        figures.add(format!("{name}: {peer_name}, added p99"), (cost.p99 - direct.p99) * 1000.0, "µs", None);
+        figures.add(format!("{name}: {peer_name}, CPU for 1,000 calls"), cost.cpu(), "ms", None);
+        figures.add(format!("{name}: {peer_name}, added p50"), cost.p50 - direct.p50, "µs", None);
+        figures.add(format!("{name}: {peer_name}, added p99"), cost.p99 - direct.p99, "µs", None);
     }
     for (peer, aim) in [(Peer::Envoy, "0.4"), (Peer::Nginx, "1"), (Peer::McpProxy, "0.5")] {
-        figures.add(format!("{name}: CPU of ours / {}", peer.name()), ours.cpu / of(peer).cpu, "", Some(aim));
+        figures.add(format!("{name}: CPU of ours / {}", peer.name()), ours.cpu() / of(peer).cpu(), "", Some(aim));
     }
 }

@@ -9,6 +9,14 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
 use super::wire::{self, Incoming};
+use super::{RATE, door};
+
+/// The header that names a session.
+pub const SESSION: &str = "mcp-session-id";
+/// What begins a session.
+pub const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
+/// What a client says next.
+pub const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 /// Where the calls go, and what they need there.
 #[derive(Clone, Debug)]
@@ -21,6 +29,22 @@ pub struct Target {
     pub tool: &'static str,
     /// The key.
     pub key: String,
+}
+
+/// Where a session begins, and where its calls go: to the next one with each connection.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// Where it begins.
+    pub begins: Target,
+    /// Where it is used; there is at least one.
+    pub calls: Vec<Target>,
+}
+
+impl Way {
+    /// All of it goes to the same address.
+    pub fn straight(target: &Target) -> Self {
+        Self { begins: target.clone(), calls: vec![target.clone()] }
+    }
 }
 
 /// What is asked.
@@ -49,6 +73,7 @@ pub struct Outcome {
 
 /// One caller: a session, and the connection that it is on.
 struct Caller {
+    turns: std::iter::Cycle<std::vec::IntoIter<Target>>,
     target: Target,
     call: Call,
     session: String,
@@ -57,6 +82,11 @@ struct Caller {
 }
 
 impl Target {
+    /// A server or proxy at this address, with the key of the benches' front doors.
+    pub fn at(address: SocketAddr) -> Self {
+        Self { address, path: "/mcp", tool: "echo", key: door::key().expose().to_owned() }
+    }
+
     /// One request's bytes.
     pub fn request(&self, method: &str, session: Option<&str>, body: &str, close: bool) -> Vec<u8> {
         let Self { address, path, key, .. } = self;
@@ -85,32 +115,56 @@ impl Target {
 
     /// Opens a session and returns its id.
     pub async fn initialize(&self, stream: &mut TcpStream, received: &mut Vec<u8>) -> Result<String> {
-        let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
-        stream.write_all(&self.request("POST", None, hello, false)).await?;
-        let answer = answered(stream, received).await?;
-        let session = wire::header(&answer.head, "mcp-session-id").context("initialize opened no session")?.to_owned();
-        let ready = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-        stream.write_all(&self.request("POST", Some(&session), ready, false)).await?;
+        let session = self.begin(stream, received).await?;
+        stream.write_all(&self.request("POST", Some(&session), INITIALIZED, false)).await?;
         answered(stream, received).await?;
         Ok(session)
+    }
+
+    /// Opens a session with `initialize` alone.
+    pub async fn begin(&self, stream: &mut TcpStream, received: &mut Vec<u8>) -> Result<String> {
+        stream.write_all(&self.request("POST", None, INITIALIZE, false)).await?;
+        let answer = answered(stream, received).await?;
+        Ok(wire::header(&answer.head, SESSION).context("initialize opened no session")?.to_owned())
+    }
+
+    /// Ends a session.
+    pub async fn end(&self, session: &str, stream: &mut TcpStream, received: &mut Vec<u8>) -> Result<()> {
+        stream.write_all(&self.request("DELETE", Some(session), "", false)).await?;
+        answered(stream, received).await.map(drop)
+    }
+
+    /// One request on a connection of its own, and the answer; that of a stream is its head.
+    pub async fn once(&self, method: &str, session: Option<&str>, body: &str) -> Result<Incoming> {
+        let (mut stream, mut received) = (connect(self.address).await?, Vec::new());
+        stream.write_all(&self.request(method, session, body, true)).await?;
+        let (head, length) = wire::head(&mut stream, &mut received).await?.context("no answer")?;
+        if wire::header(&head, "content-type").is_some_and(|kind| kind.starts_with("text/event-stream")) {
+            return Ok(Incoming { head, body: String::new(), length });
+        }
+        wire::read(&mut stream, &mut received).await?.context("no answer")
     }
 }
 
 /// Reads one answer and throws it off the buffer; anything but a 2xx is an error.
 pub async fn answered(stream: &mut TcpStream, received: &mut Vec<u8>) -> Result<Incoming> {
     let answer = wire::read(stream, received).await?.context("the connection ended before the answer")?;
-    let status = answer.head.split(' ').nth(1).unwrap_or_default();
-    ensure!(status.starts_with('2'), "{}\n{}", answer.head, answer.body);
+    ensure!((200..300).contains(&answer.status()), "{}\n{}", answer.head, answer.body);
     received.drain(..answer.length);
     Ok(answer)
 }
 
 impl Caller {
-    async fn new(target: &Target, call: Call) -> Result<Self> {
-        let mut stream = connect(target.address).await?;
+    async fn new(way: &Way, call: Call) -> Result<Self> {
+        let mut stream = connect(way.begins.address).await?;
         let mut received = Vec::with_capacity(16 * 1024);
-        let session = target.initialize(&mut stream, &mut received).await?;
-        Ok(Self { target: target.clone(), call, session, stream, received })
+        let session = way.begins.initialize(&mut stream, &mut received).await?;
+        let mut turns = way.calls.clone().into_iter().cycle();
+        let target = turns.next().context("there is nowhere to call")?;
+        if target.address != way.begins.address {
+            stream = connect(target.address).await?;
+        }
+        Ok(Self { turns, target, call, session, stream, received })
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -125,7 +179,8 @@ impl Caller {
 
     async fn call(&mut self, bytes: &[u8]) -> Result<()> {
         if self.call == Call::NewConnection {
-            self.stream = connect(self.target.address).await?;
+            let address = self.turns.next().map_or(self.target.address, |target| target.address);
+            self.stream = connect(address).await?;
             self.received.clear();
         }
         self.stream.write_all(bytes).await?;
@@ -168,20 +223,20 @@ impl Caller {
 }
 
 /// As many calls as are answered, by this many callers.
-pub async fn busy(target: Target, callers: usize, call: Call, length: Duration) -> Result<Outcome> {
-    let callers = try_join_all((0..callers).map(|_| Caller::new(&target, call))).await?;
+pub async fn busy(way: Way, callers: usize, call: Call, length: Duration) -> Result<Outcome> {
+    let callers = try_join_all((0..callers).map(|_| Caller::new(&way, call))).await?;
     let begin = Instant::now();
     let tasks = callers.into_iter().map(|caller| tokio::spawn(caller.busily(begin + length)));
     outcome(begin, try_join_all(tasks).await?)
 }
 
-/// `rate` calls a second, by this many callers.
-pub async fn steady(target: Target, callers: usize, call: Call, rate: f64, length: Duration) -> Result<Outcome> {
-    let callers = try_join_all((0..callers).map(|_| Caller::new(&target, call))).await?;
-    let interval = Duration::from_secs_f64(callers.len() as f64 / rate);
+/// [`RATE`] calls a second, by this many callers.
+pub async fn steady(way: Way, callers: usize, call: Call, length: Duration) -> Result<Outcome> {
+    let callers = try_join_all((0..callers).map(|_| Caller::new(&way, call))).await?;
+    let interval = Duration::from_secs_f64(callers.len() as f64 / RATE);
     let begin = Instant::now();
     let tasks = callers.into_iter().enumerate().map(|(number, caller)| {
-        let first = begin + Duration::from_secs_f64(number as f64 / rate);
+        let first = begin + Duration::from_secs_f64(number as f64 / RATE);
         tokio::spawn(caller.steadily(first, interval, begin + length))
     });
     outcome(begin, try_join_all(tasks).await?)

@@ -18,18 +18,25 @@ pub struct Incoming {
     pub length: usize,
 }
 
+impl Incoming {
+    /// The status of an answer; 0 where there is none.
+    pub fn status(&self) -> u16 {
+        self.head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default()
+    }
+}
+
 /// How the end of a body is told.
 enum Framing {
     Length(usize),
     Chunked,
 }
 
-/// Reads one message; what is read beyond it stays in `received`. `None`: the connection ended before a message began.
-pub async fn read(stream: &mut TcpStream, received: &mut Vec<u8>) -> Result<Option<Incoming>> {
-    let (head, begin) = loop {
+/// Reads the head of a message, and what else comes with it. Returns it and its length; `None`: the connection ended before it began.
+pub async fn head(stream: &mut TcpStream, received: &mut Vec<u8>) -> Result<Option<(String, usize)>> {
+    loop {
         if let Some(end) = find(received, b"\r\n\r\n") {
             let head = received.get(..end).unwrap_or_default();
-            break (std::str::from_utf8(head).context("a head is ASCII")?.to_owned(), end + 4);
+            return Ok(Some((std::str::from_utf8(head).context("a head is ASCII")?.to_owned(), end + 4)));
         }
         if received.len() > HEAD_MAXIMUM {
             bail!("a head without end");
@@ -40,7 +47,12 @@ pub async fn read(stream: &mut TcpStream, received: &mut Vec<u8>) -> Result<Opti
             }
             bail!("the connection ended within a head");
         }
-    };
+    }
+}
+
+/// Reads one message; what is read beyond it stays in `received`. `None`: the connection ended before a message began.
+pub async fn read(stream: &mut TcpStream, received: &mut Vec<u8>) -> Result<Option<Incoming>> {
+    let Some((head, begin)) = head(stream, received).await? else { return Ok(None) };
     let framing = framing(&head)?;
     loop {
         let rest = received.get(begin..).unwrap_or_default();
