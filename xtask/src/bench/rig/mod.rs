@@ -23,9 +23,9 @@ const CALLERS: usize = 0;
 /// Processor of what is measured.
 const MEASURED: usize = 1;
 /// How often everything is measured.
-pub const ROUNDS: usize = 3;
+pub const ROUNDS: usize = 5;
 /// How long one measurement takes.
-pub const LENGTH: Duration = Duration::from_secs(2);
+pub const LENGTH: Duration = Duration::from_secs(1);
 /// Calls a second where latency is measured: what every proxy can do.
 pub const RATE: f64 = 1000.0;
 
