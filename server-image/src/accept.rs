@@ -34,6 +34,9 @@ use crate::wire::traffic::Traffic;
 const PING: Duration = Duration::from_secs(30);
 /// Most requests at once on one HTTP/2 connection.
 const STREAMS: u32 = 256;
+/// Most bytes of one body on their way from another pod, all of which share the connection. It tells often of what it has
+/// taken, so a slow link is not taken for a dead one.
+const WINDOW: u32 = 64 * 1024;
 /// What the HTTP library keeps of one connection, at most; above the largest head that `limits.headerBytes` allows.
 const BUFFER: usize = 72 * 1024;
 /// Headers for which the HTTP library has room without allocating it.
@@ -185,6 +188,7 @@ fn http_2<S: Clone>(streams: S, listener: Listener, limits: &WireLimits) -> http
     if listener == Listener::PEER {
         // One connection carries many clients, who may all leave in one moment: that is no attack.
         builder.max_pending_accept_reset_streams(STREAMS as usize);
+        builder.initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOW * (STREAMS + 1));
     }
     builder
 }

@@ -30,6 +30,7 @@ use super::keys::InForce;
 use super::peer::CLIENT;
 use super::place::Away;
 use super::pod::Pod;
+use super::silence::{self, Listened};
 use super::{entropy, proof};
 use crate::body::{self, Body, BodyError, empty};
 use crate::clock;
@@ -54,9 +55,8 @@ const REMEMBERED: Duration = Duration::from_secs(2);
 const TOLD: Duration = Duration::from_secs(5 * 60);
 /// A connection that was not used for so long is not used any more. Its other end may have closed it before.
 const IDLE: Duration = Duration::from_secs(30);
-/// A pod that answers no ping for so long is paused or cut off.
+/// A pod that has said nothing for so long is asked for a sign of life. How long it may be silent, [`silence`] decides.
 const PING: Duration = Duration::from_secs(2);
-const PONG: Duration = Duration::from_secs(3);
 /// Most requests at once on one connection. The other end admits 256.
 const SHARED: u32 = 200;
 /// Largest head of an answer, as much as is taken from a backend.
@@ -207,13 +207,14 @@ impl Peers {
         builder
             .timer(TokioTimer::new())
             .keep_alive_interval(PING)
-            .keep_alive_timeout(PONG)
+            .keep_alive_timeout(silence::LONGEST * 2)
             .keep_alive_while_idle(true)
             .max_header_list_size(HEAD)
             .initial_max_send_streams(SHARED as usize)
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(WINDOW * (SHARED + 1));
-        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(|_| Unreachable::Failed)?;
+        let stream = TokioIo::new(Listened::new(stream));
+        let (sender, connection) = builder.handshake(stream).await.map_err(|_| Unreachable::Failed)?;
         self.connections.spawn(async move {
             if let Err(error) = connection.await {
                 tracing::info!(pod = %pod.uid, %error, "the connection to another pod broke");

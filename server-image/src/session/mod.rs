@@ -19,6 +19,7 @@ pub mod pod;
 pub mod proof;
 pub mod registry;
 pub mod seats;
+pub mod silence;
 pub mod token;
 pub mod uuid;
 
