@@ -76,6 +76,17 @@ async fn initialize_stays_where_it_came_to_and_the_owner_judges_the_rest() {
     let (status, headers, _) = collect(front.ask(again).await).await;
     assert_eq!((status, backends[1].calls()), (StatusCode::OK, 1));
     assert_ne!(token(&headers), old);
+    // Nor does it where the answer is a stream.
+    let mut again = front.post(INITIALIZE);
+    *again.uri_mut() = "/weather/mcp?stream".parse().unwrap();
+    again.headers_mut().insert(SESSION, old.clone());
+    let (status, headers, body) = collect(front.ask(again).await).await;
+    assert_eq!((status.as_u16(), body.starts_with(b"data:"), backends[1].calls()), (200, true, 2));
+    let began = token(&headers);
+    for pod in [2, 0] {
+        assert_eq!(fleet.call(pod, &began).await.0, 200);
+    }
+    let calls = backends[1].calls();
     let with = |body: String| {
         let mut request = front.post(&body);
         request.headers_mut().insert(SESSION, old.clone());
@@ -93,7 +104,28 @@ async fn initialize_stays_where_it_came_to_and_the_owner_judges_the_rest() {
     let (status, headers, _) = collect(front.ask(batch).await).await;
     assert_eq!((status.as_u16(), headers.get_all("access-control-allow-origin").iter().count()), (200, 1));
     assert_eq!(headers.get_all("vary").iter().count(), 1);
-    assert_eq!(backends[1].calls(), 1);
+    // Two sessions in one request are none, whosever they are.
+    for method in ["POST", "GET", "DELETE"] {
+        let mut two = request(front, method, Some(&old));
+        two.headers_mut().append(SESSION, began.clone());
+        assert_eq!(text(front.ask(two).await).await.0, 400, "{method}");
+    }
+    assert_eq!(backends[1].calls(), calls);
+}
+
+#[tokio::test]
+async fn the_end_of_a_session_comes_back_as_its_server_said_it() {
+    for (deleted, after) in [(202, 404), (405, 200)] {
+        let memory = Memory { deleted: Some(StatusCode::from_u16(deleted).unwrap()), ..Memory::default() };
+        let (one, two) = (memory.serve().await, Memory::default().serve().await);
+        let fleet = Fleet::of(&[&one, &two], |_| {}).await;
+        let token = fleet.initialize(0).await;
+        assert_eq!(answer(&fleet.pods[1], "DELETE", Some(&token)).await.0, deleted);
+        for pod in [1, 0] {
+            assert_eq!(fleet.call(pod, &token).await.0, after, "{deleted}");
+        }
+        assert_eq!(two.calls(), 0);
+    }
 }
 
 #[tokio::test]
@@ -140,18 +172,23 @@ async fn what_another_pod_passed_on_is_never_passed_on_again() {
 async fn only_another_pod_says_who_the_client_is() {
     let backends = three().await;
     let fleet = Fleet::of(&backends.each_ref(), |_| {}).await;
-    let address = fleet.pods[0].listen().await;
-    let request = format!(
-        "POST /weather/mcp HTTP/1.1\r\nHost: mcp.example.com\r\nx-api-key: {}\r\nContent-Type: application/json\r\n\
-         mooring-client: 10.6.6.6\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{INITIALIZE}",
-        fleet.pods[0].key.expose(),
-        INITIALIZE.len()
-    );
-    let answer = fleet.pods[0].raw(address, request.as_bytes()).await;
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    let seen = backends[0].last();
-    assert_eq!(seen.headers()["x-forwarded-for"], "127.0.0.1");
-    assert!(!seen.headers().contains_key("mooring-client"));
+    let token = fleet.initialize(0).await;
+    for (pod, message) in [(0, INITIALIZE), (1, CALL), (0, CALL)] {
+        let front = &fleet.pods[pod];
+        let request = format!(
+            "POST /weather/mcp HTTP/1.1\r\nHost: mcp.example.com\r\nx-api-key: {}\r\nContent-Type: application/json\r\n\
+             mooring-client: 10.6.6.6\r\nmcp-session-id: {}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{message}",
+            front.key.expose(),
+            token.to_str().unwrap(),
+            message.len()
+        );
+        let calls = backends[0].calls();
+        let answer = front.raw(front.listen().await, request.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 200") && backends[0].calls() == calls + 1, "{answer}");
+        let seen = backends[0].last();
+        assert_eq!(seen.headers()["x-forwarded-for"], "127.0.0.1");
+        assert!(!seen.headers().contains_key("mooring-client"));
+    }
 }
 
 #[tokio::test]
