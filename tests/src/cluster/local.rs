@@ -356,6 +356,11 @@ impl Local {
         self.layout.audit()
     }
 
+    /// Where the node keeps which addresses it has given to pods: a file for each, and the last one.
+    pub fn pod_addresses(&self) -> PathBuf {
+        self.layout.first().folder().join("cni/ipam/pods")
+    }
+
     /// What was asked of the API server so far.
     pub fn audit(&self) -> Result<Vec<AuditEvent>> {
         ensure!(self.audit, "this cluster was started without Options::audit");

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use http::StatusCode;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::Api;
 use kube::api::ListParams;
-use mooring_contract::port;
+use mooring_contract::{DoorStatus, mount, port};
 use mooring_plan::names;
 use mooring_tests::mcp::Target;
 use mooring_tests::wait::until;
@@ -183,6 +183,31 @@ impl Room {
     /// A port of a pod, as the node sees it: no policy holds for the node.
     pub(crate) async fn pod_port(&self, pod: &Pod, number: u16) -> Result<SocketAddr> {
         self.world.cluster.forward_to_pod(pod, number).await
+    }
+
+    /// What the front door of a pod says of itself at `/status`.
+    pub(crate) async fn door_status(&self, server: &str, pod: &Pod) -> Result<DoorStatus> {
+        let secrets: Api<Secret> = Api::namespaced(self.world.cluster.client().await?, &self.name);
+        let secret = secrets.get(&names::session(server)).await?.data.unwrap_or_default();
+        let token = secret.get(mount::STATUS_TOKEN_FILE).context("the server has no status token")?;
+        let said = self.management(pod, "/status", Some(std::str::from_utf8(&token.0)?.trim())).await?;
+        serde_json::from_str(&said).with_context(|| said.clone())
+    }
+
+    /// The sum of a metric of a pod's front door over all its labels.
+    pub(crate) async fn metric(&self, pod: &Pod, name: &str) -> Result<f64> {
+        let said = self.management(pod, "/metrics", None).await?;
+        let lines =
+            said.lines().filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])));
+        Ok(lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
+    }
+
+    async fn management(&self, pod: &Pod, path: &str, token: Option<&str>) -> Result<String> {
+        let (address, key) = (self.pod_port(pod, port::MANAGEMENT).await?, token.map(str::to_owned));
+        let target = Target { address, host: "localhost".into(), path: path.into(), key, headers: Vec::new() };
+        let answer = target.send("GET", "").await?;
+        ensure!(answer.status == StatusCode::OK, "{path}: {} {}", answer.status, answer.text());
+        Ok(answer.text())
     }
 
     /// The pods of a server that are not about to end.

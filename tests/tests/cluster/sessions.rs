@@ -6,33 +6,18 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use futures::future::{join_all, try_join_all};
 use http::StatusCode;
-use mooring_contract::port;
 use mooring_tests::mcp::Target;
-use mooring_tests::parts::servers;
 use mooring_tests::wait::until;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::Mutex;
 
 use crate::room::Room;
-use crate::specs::KEY;
+use crate::specs::{self, KEY};
 use crate::world::{PODS, seconds};
 
 /// Sessions at the same time.
 const SESSIONS: usize = 30;
 const CALLS: usize = 5;
-
-/// server-everything in three pods. It does not heed SIGTERM, so a pod stays for all of its grace period.
-fn everything(room: &Room, name: &str) -> Value {
-    json!({
-        "http": {"image": room.image(servers::EVERYTHING), "args": ["streamableHttp"], "port": 3001},
-        "replicas": 3,
-        "hosts": [room.host(name)],
-        "ingress": {},
-        "auth": {"keys": [{"name": KEY}]},
-        "limits": {"callTimeout": "20s"},
-        "sessions": {"drain": "1m"},
-    })
-}
 
 async fn echo(session: &Target, message: &str) -> Result<()> {
     let said = session.call("echo", json!({"message": message})).await?;
@@ -66,20 +51,13 @@ async fn whole(target: &Target) -> Result<()> {
 
 /// How many requests the pods passed on to each other.
 async fn passed_on(room: &Room, server: &str) -> Result<f64> {
-    let mut sum = 0.0;
-    for pod in room.pods(server).await? {
-        let address = room.pod_port(&pod, port::MANAGEMENT).await?;
-        let target =
-            Target { address, host: "localhost".into(), path: "/metrics".into(), key: None, headers: Vec::new() };
-        let text = target.send("GET", "").await?.text();
-        let value = text.lines().find_map(|line| line.strip_prefix("mooring_server_forwards_total "));
-        sum += value.with_context(|| text.clone())?.parse::<f64>()?;
-    }
-    Ok(sum)
+    let pods = room.pods(server).await?;
+    let each = pods.iter().map(|pod| room.metric(pod, "mooring_server_forwards_total"));
+    Ok(try_join_all(each).await?.iter().sum())
 }
 
 pub(crate) async fn a_session_stays_on_its_pod_until_that_is_gone(room: Room) -> Result<()> {
-    room.serve("sticky", &everything(&room, "sticky")).await?;
+    room.serve("sticky", &specs::everything(&room, "sticky", 3)).await?;
     let target = room.entrance("sticky", KEY).await?;
     let ended = join_all((0..SESSIONS).map(|_| whole(&target))).await;
     let failures: Vec<_> =
@@ -113,7 +91,7 @@ pub(crate) async fn a_session_stays_on_its_pod_until_that_is_gone(room: Room) ->
 }
 
 pub(crate) async fn a_rollout_loses_no_session(room: Room) -> Result<()> {
-    room.serve("moving", &everything(&room, "moving")).await?;
+    room.serve("moving", &specs::everything(&room, "moving", 3)).await?;
     let target = room.entrance("moving", KEY).await?;
     let before = room.identities("moving").await?;
     let sessions = try_join_all((0..SESSIONS).map(|_| target.begin_session())).await?;

@@ -22,6 +22,20 @@ pub(crate) fn node(room: &Room, name: &str, command: &[&str], arguments: &[&str]
     json!({"http": http, "hosts": [room.host(name)], "ingress": {}, "auth": {"keys": [{"name": KEY}]}})
 }
 
+/// server-everything, which keeps its sessions in its memory, in so many pods. It does not heed SIGTERM, so a pod stays for
+/// all of its grace period.
+pub(crate) fn everything(room: &Room, name: &str, replicas: u8) -> Value {
+    json!({
+        "http": {"image": room.image(servers::EVERYTHING), "args": ["streamableHttp"], "port": 3001},
+        "replicas": replicas,
+        "hosts": [room.host(name)],
+        "ingress": {},
+        "auth": {"keys": [{"name": KEY}]},
+        "limits": {"callTimeout": "20s"},
+        "sessions": {"drain": "1m"},
+    })
+}
+
 /// The server that records what reaches it, its program in a ConfigMap that must be applied, too.
 pub(crate) fn recorder(room: &Room, name: &str, text: &str) -> Value {
     let mut spec = node(room, name, &["/usr/bin/node"], &["/program/recorder.mjs", text]);
