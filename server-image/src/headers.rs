@@ -44,8 +44,8 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 
 /// Headers that are the front door's to read, or the HTTP library's to write.
 const ENDS_HERE: [HeaderName; 6] = [FORWARDED, ORIGIN, AUTHORIZATION, API_KEY, EXPECT, CONTENT_LENGTH];
-/// How many headers [`to_backend`] adds.
-const ADDED: usize = 6;
+/// Headers that [`to_backend`] writes in place of the client's.
+const REPLACED: [HeaderName; 3] = [HOST, ACCEPT_ENCODING, REQUEST_ID];
 
 /// Headers by which a client could speak in the name of a proxy. All of `x-forwarded-*` goes, too.
 const PROXY_CLAIMS: [&str; 7] = [
@@ -69,27 +69,30 @@ pub struct Seen {
     pub request_id: HeaderValue,
 }
 
-/// Headers for the backend: the client's, without connection, credential, origin and claims; with what was seen.
-pub fn to_backend(client: &HeaderMap, authority: &HeaderValue, seen: &Seen) -> HeaderMap {
+/// Writes the headers for the backend: the client's, without connection, credential, origin and claims; with what was seen.
+pub fn to_backend(
+    client: &HeaderMap,
+    authority: &HeaderValue,
+    seen: &Seen,
+    mut write: impl FnMut(&HeaderName, &HeaderValue),
+) {
     let named = named_by_connection(client);
-    let mut headers = HeaderMap::with_capacity(client.len() + ADDED);
+    let ends = |name| HOP_BY_HOP.contains(name) || ENDS_HERE.contains(name) || REPLACED.contains(name);
     for (name, value) in client {
-        if !HOP_BY_HOP.contains(name) && !ENDS_HERE.contains(name) && !named.contains(name) && !is_claim(name.as_str())
-        {
-            headers.append(name.clone(), value.clone());
+        if !ends(name) && !named.contains(name) && !is_claim(name.as_str()) {
+            write(name, value);
         }
     }
-    headers.insert(HOST, authority.clone());
-    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity")); // a compressed stream arrives in lumps
-    headers.insert(REQUEST_ID, seen.request_id.clone());
-    if let Ok(peer) = HeaderValue::try_from(seen.peer.to_canonical().to_string()) {
-        headers.insert(FORWARDED_FOR, peer);
+    write(&HOST, authority);
+    write(&ACCEPT_ENCODING, &HeaderValue::from_static("identity")); // a compressed stream arrives in lumps
+    write(&REQUEST_ID, &seen.request_id);
+    write(&FORWARDED_PROTO, &HeaderValue::from_static("http"));
+    let others = [(FORWARDED_FOR, seen.peer.to_canonical().to_string()), (FORWARDED_HOST, seen.host.clone())];
+    for (name, value) in others {
+        if let Ok(value) = HeaderValue::try_from(value) {
+            write(&name, &value);
+        }
     }
-    headers.insert(FORWARDED_PROTO, HeaderValue::from_static("http"));
-    if let Ok(host) = HeaderValue::try_from(seen.host.as_str()) {
-        headers.insert(FORWARDED_HOST, host);
-    }
-    headers
 }
 
 /// Headers for the client: the backend's, without connection and CORS.
@@ -235,9 +238,10 @@ mod tests {
             host: "mcp.example.com".into(),
             request_id: HeaderValue::from_static("r1"),
         };
-        let sent = to_backend(&client, &HeaderValue::from_static("localhost:8000"), &seen);
-        let mut lines: Vec<_> =
-            sent.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+        let mut lines = Vec::new();
+        to_backend(&client, &HeaderValue::from_static("localhost:8000"), &seen, |name, value| {
+            lines.push(format!("{name}: {}", value.to_str().unwrap()));
+        });
         lines.sort();
         insta::assert_snapshot!(lines.join("\n"));
     }

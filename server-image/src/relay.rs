@@ -2,15 +2,15 @@
 //! that belong to a connection, to the client's credential or to CORS are taken away. It decides nothing about policy.
 
 use bytes::Bytes;
-use http::header::LOCATION;
+use http::header::{HOST, LOCATION};
 use http::uri::{PathAndQuery, Scheme};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
-use http_body_util::{BodyExt as _, Full};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri};
+use http_body_util::BodyExt as _;
 use mooring_contract::config::HttpBackend;
 
 use crate::body::{Body, BodyError};
 use crate::headers::{Seen, to_backend, to_client};
-use crate::loopback::{Failure, FromBackend, Loopback};
+use crate::loopback::{Failure, FromBackend, Loopback, Writing};
 use crate::refusal::Refusal;
 
 /// Redirects within the backend that are followed (`/mcp` to `/mcp/`), before it counts as a loop.
@@ -22,7 +22,7 @@ pub struct Relay {
     /// Port on loopback.
     pub port: u16,
     path: String,
-    uri: Uri,
+    target: PathAndQuery,
     host: HeaderValue,
     loopback: Loopback,
 }
@@ -43,15 +43,15 @@ pub struct Outgoing {
 impl Relay {
     /// The relay to `backend`.
     pub fn new(backend: &HttpBackend) -> Result<Self, String> {
-        let path: PathAndQuery = backend.path.parse().map_err(|_| format!("source.http.path: {:?}", backend.path))?;
-        if path.query().is_some() || !backend.path.starts_with('/') {
+        let target: PathAndQuery = backend.path.parse().map_err(|_| format!("source.http.path: {:?}", backend.path))?;
+        if target.query().is_some() || !backend.path.starts_with('/') {
             return Err(format!("source.http.path: {:?} must begin with / and have no query", backend.path));
         }
         let host = format!("localhost:{}", backend.port);
         Ok(Self {
             port: backend.port,
             path: backend.path.clone(),
-            uri: path.into(),
+            target,
             host: HeaderValue::try_from(host).map_err(|error| error.to_string())?,
             loopback: Loopback::new(backend.port),
         })
@@ -64,28 +64,36 @@ impl Relay {
 
     /// One exchange for a client.
     pub async fn exchange(&self, outgoing: Outgoing, seen: &Seen) -> Result<Response<Body>, Refusal> {
-        let uri = match &outgoing.query {
-            None => self.uri.clone(),
-            Some(query) => uri(&format!("{}?{query}", self.path))?,
+        let target = match &outgoing.query {
+            None => self.target.clone(),
+            Some(query) => parsed(&format!("{}?{query}", self.path))?,
         };
-        self.exchange_with(uri, outgoing, seen).await
+        self.exchange_with(target, outgoing, seen).await
     }
 
     /// One exchange for a client, at another path and query of the backend.
     pub async fn exchange_at(&self, target: &str, outgoing: Outgoing, seen: &Seen) -> Result<Response<Body>, Refusal> {
-        self.exchange_with(uri(target)?, outgoing, seen).await
+        self.exchange_with(parsed(target)?, outgoing, seen).await
     }
 
-    async fn exchange_with(&self, uri: Uri, outgoing: Outgoing, seen: &Seen) -> Result<Response<Body>, Refusal> {
+    async fn exchange_with(
+        &self,
+        target: PathAndQuery,
+        outgoing: Outgoing,
+        seen: &Seen,
+    ) -> Result<Response<Body>, Refusal> {
         let Outgoing { method, headers, body, .. } = outgoing;
-        let mut response = self.send(&method, uri, || to_backend(&headers, &self.host, seen), body).await?;
+        let head = |writing: &mut Writing| {
+            to_backend(&headers, &self.host, seen, |name, value| writing.header(name, value));
+        };
+        let mut response = self.send(&method, target, head, body).await?;
         to_client(response.headers_mut());
         Ok(response.map(|body| body.map_err(BodyError::from).boxed_unsync()))
     }
 
     /// One exchange of the front door's own.
     pub async fn own(&self, method: Method, headers: HeaderMap, body: Bytes) -> Result<Response<FromBackend>, Refusal> {
-        self.own_with(self.uri.clone(), method, headers, body).await
+        self.own_with(self.target.clone(), method, headers, body).await
     }
 
     /// One exchange of the front door's own, at another path and query of the backend.
@@ -96,18 +104,19 @@ impl Relay {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Response<FromBackend>, Refusal> {
-        self.own_with(uri(target)?, method, headers, body).await
+        self.own_with(parsed(target)?, method, headers, body).await
     }
 
     async fn own_with(
         &self,
-        uri: Uri,
+        target: PathAndQuery,
         method: Method,
         mut headers: HeaderMap,
         body: Bytes,
     ) -> Result<Response<FromBackend>, Refusal> {
-        headers.insert(http::header::HOST, self.host.clone());
-        self.send(&method, uri, || headers.clone(), body).await
+        headers.insert(HOST, self.host.clone());
+        let head = |writing: &mut Writing| headers.iter().for_each(|(name, value)| writing.header(name, value));
+        self.send(&method, target, head, body).await
     }
 
     /// Path and query that a reference in the backend's own answer means, if it leads to the backend itself.
@@ -122,20 +131,18 @@ impl Relay {
         own_target(&format!("{folder}/{reference}"), self.port)
     }
 
-    /// Sends what `headers` makes, once for each redirect that is followed.
+    /// Sends headers as `head` writes them, once for each redirect that is followed.
     async fn send(
         &self,
         method: &Method,
-        mut target: Uri,
-        headers: impl Fn() -> HeaderMap,
+        mut target: PathAndQuery,
+        head: impl Fn(&mut Writing),
         body: Bytes,
     ) -> Result<Response<FromBackend>, Refusal> {
         for _ in 0..=REDIRECTS {
-            let mut request = Request::new(Full::new(body.clone()));
-            *request.method_mut() = method.clone();
-            *request.uri_mut() = target;
-            *request.headers_mut() = headers();
-            let response = self.loopback.exchange(request).await.map_err(|failure| {
+            let mut writing = Writing::new(method, &target);
+            head(&mut writing);
+            let response = self.loopback.exchange(&writing.body(body.clone())).await.map_err(|failure| {
                 tracing::info!(error = %failure, cause = cause(&failure), "exchange with the backend failed");
                 match failure {
                     Failure::Away(_) => Refusal::BackendAway,
@@ -144,7 +151,7 @@ impl Relay {
             })?;
             match self.redirect(method, &response) {
                 None => return Ok(response),
-                Some(next) => target = uri(&next?)?,
+                Some(next) => target = parsed(&next?)?,
             }
         }
         Err(Refusal::BackendRedirects)
@@ -165,10 +172,8 @@ impl Relay {
 }
 
 /// The target of a request, in origin form.
-fn uri(target: &str) -> Result<Uri, Refusal> {
-    let target: PathAndQuery =
-        target.parse().map_err(|_| Refusal::NotMessage("the query cannot be passed on".into()))?;
-    Ok(target.into())
+fn parsed(target: &str) -> Result<PathAndQuery, Refusal> {
+    target.parse().map_err(|_| Refusal::NotMessage("the query cannot be passed on".into()))
 }
 
 /// Path and query of a `Location` on loopback at `port`.

@@ -1,5 +1,4 @@
-//! A chunked body (RFC 9112 section 7.1), byte by byte: finds where it ends, and refuses what is malformed. The data are
-//! not looked at.
+//! A chunked body (RFC 9112 section 7.1), byte by byte: finds its data and its end, and refuses what is malformed.
 
 use super::fault::Fault;
 use super::head::{is_control, is_token};
@@ -55,29 +54,60 @@ pub enum Progress {
     Fault(usize, Fault),
 }
 
+/// What stands at the beginning of some bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// So many bytes of a chunk's data.
+    Data(usize),
+    /// So many bytes between the data: all that are there, or those before data.
+    Framing(usize),
+    /// So many bytes, the last one of the body among them.
+    End(usize),
+    /// So many good bytes, the next is not.
+    Fault(usize, Fault),
+}
+
 impl Chunked {
     /// Reads on.
     pub fn read(&mut self, bytes: &[u8], limits: &WireLimits) -> Progress {
         let mut position = 0;
-        while let Some(byte) = bytes.get(position) {
-            if self.at == At::Data {
-                let here = bytes.len() - position;
-                let taken = usize::try_from(self.left).map_or(here, |left| left.min(here));
-                self.left -= taken as u64;
-                position += taken;
-                if self.left == 0 {
-                    self.at = At::DataCr;
-                }
-                continue;
+        while let Some(rest) = bytes.get(position..).filter(|rest| !rest.is_empty()) {
+            match self.next(rest, limits) {
+                Piece::Data(taken) | Piece::Framing(taken) => position += taken,
+                Piece::End(taken) => return Progress::Done(position + taken),
+                Piece::Fault(taken, fault) => return Progress::Fault(position + taken, fault),
             }
-            match self.step(*byte, limits) {
-                Ok(Some(at)) => self.at = at,
-                Ok(None) => return Progress::Done(position + 1),
-                Err(fault) => return Progress::Fault(position, fault),
-            }
-            position += 1;
         }
         Progress::More
+    }
+
+    /// Whether the next byte is data.
+    pub fn is_in_data(&self) -> bool {
+        self.at == At::Data
+    }
+
+    /// Reads the first piece of bytes that are not none.
+    pub fn next(&mut self, bytes: &[u8], limits: &WireLimits) -> Piece {
+        if self.at == At::Data {
+            let taken = usize::try_from(self.left).map_or(bytes.len(), |left| left.min(bytes.len()));
+            self.left -= taken as u64;
+            if self.left == 0 {
+                self.at = At::DataCr;
+            }
+            return Piece::Data(taken);
+        }
+        for (position, byte) in bytes.iter().enumerate() {
+            match self.step(*byte, limits) {
+                Ok(Some(At::Data)) => {
+                    self.at = At::Data;
+                    return Piece::Framing(position + 1);
+                }
+                Ok(Some(at)) => self.at = at,
+                Ok(None) => return Piece::End(position + 1),
+                Err(fault) => return Piece::Fault(position, fault),
+            }
+        }
+        Piece::Framing(bytes.len())
     }
 
     /// Where one byte leads: `None` is the end of the body.

@@ -1,6 +1,7 @@
 //! The wire: what holds for the bytes of a connection, before and after HTTP is spoken on it.
 
 pub mod answer;
+pub mod chunked;
 pub mod fault;
 pub mod framing;
 pub mod limits;
@@ -8,5 +9,4 @@ pub mod load;
 pub mod socket;
 pub mod traffic;
 
-mod chunked;
 mod head;

@@ -169,19 +169,3 @@ fn events_pass_as_they_come_and_a_client_that_leaves_is_missed() {
     drop(stream);
     eventually("the server learns that its reader left", || server.backend.gone() == 3);
 }
-
-#[test]
-fn a_front_door_that_stood_still_takes_no_other_for_dead() {
-    let server = Server::new(1000);
-    let (owner, other) = (server.pod(1), server.pod(2));
-    let token = owner.initialize();
-    let call = Reader::ask(&other, &message("hold", &token, ""));
-    eventually("the call is there", || server.backend.asked("hold") == 1);
-    other.running.signal("STOP");
-    std::thread::sleep(Duration::from_secs(8)); // longer than the owner may be silent
-    other.running.signal("CONT");
-    assert_eq!(other.call(&token), 200);
-    server.backend.go();
-    let answer = call.end();
-    assert_eq!(status(&answer), 200, "{answer}");
-}
