@@ -24,6 +24,10 @@ const MANAGEMENT_PORT: &str = "management";
 /// Owner and group may read: the group is the pod's `fsGroup`.
 const SECRET_MODE: i32 = 0o440;
 
+/// How long a front door that answers no probe has to stop, in seconds. The pod's grace period, in which sessions live on,
+/// would only keep one that hangs away from them.
+const HUNG_GRACE: i64 = 5;
+
 /// The container.
 pub(super) fn container(server: &McpServer, image: &str, settings: &Settings) -> Container {
     Container {
@@ -50,6 +54,7 @@ pub(super) fn container(server: &McpServer, image: &str, settings: &Settings) ->
             initial_delay_seconds: Some(5),
             period_seconds: Some(10),
             timeout_seconds: Some(5),
+            termination_grace_period_seconds: Some(HUNG_GRACE),
             ..probe("/health")
         }),
         security_context: Some(SecurityContext { read_only_root_filesystem: Some(true), ..restricted() }),
