@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::DeploymentStatus;
-use k8s_openapi::api::core::v1::{PodSpec, PodStatus};
+use k8s_openapi::api::core::v1::{ContainerState, PodSpec, PodStatus};
 use mooring_contract::session_key::Slot;
 use mooring_contract::{DoorStatus, Key, SessionKey};
+
+use crate::names::FRONT_DOOR;
 
 /// Everything around one McpServer.
 #[derive(Clone, Debug, Default)]
@@ -150,6 +152,14 @@ pub struct ObservedPod {
     pub status: PodStatus,
     /// What its front door says of itself.
     pub door: Door,
+}
+
+impl ObservedPod {
+    /// The state of the front door's container.
+    pub fn front_door(&self) -> Option<&ContainerState> {
+        let mut statuses = self.status.container_statuses.iter().flatten();
+        statuses.find(|status| status.name == FRONT_DOOR).and_then(|status| status.state.as_ref())
+    }
 }
 
 /// What is known of a pod's front door.

@@ -107,9 +107,10 @@ fn behind(slot: Slot, key: &SessionKey, observed: &Observed) -> Vec<String> {
 }
 
 /// Whether a pod serves or may yet: its node has mounted the keys as they were at that moment, although no front door
-/// may run yet.
+/// may run yet. One that stops does so no more once its front door has ended, however long its server takes.
 fn may_serve(pod: &ObservedPod) -> bool {
-    let ended = matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"));
+    let stopped = pod.terminating && pod.front_door().is_some_and(|state| state.terminated.is_some());
+    let ended = stopped || matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"));
     let mut conditions = pod.status.conditions.iter().flatten();
     !ended && conditions.any(|condition| condition.type_ == "PodScheduled" && condition.status == "True")
 }

@@ -11,7 +11,6 @@ use mooring_contract::door_status::Handshake;
 
 use super::pods;
 use super::verdict::{State, Verdict};
-use crate::names::FRONT_DOOR;
 use crate::observed::{Door, Observed, ObservedPod};
 use crate::text::{cut, one_line};
 
@@ -56,9 +55,8 @@ pub(super) fn grace_ends(observed: &Observed) -> impl Iterator<Item = Timestamp>
 
 /// The end of a pod's grace, counted from the start of its front door.
 fn grace_end(pod: &ObservedPod) -> Option<Timestamp> {
-    let statuses = pod.status.container_statuses.iter().flatten();
-    let state = statuses.filter(|status| status.name == FRONT_DOOR).find_map(|status| status.state.as_ref());
-    let running = state.and_then(|state| state.running.as_ref()).and_then(|running| running.started_at.as_ref());
+    let running = pod.front_door().and_then(|state| state.running.as_ref());
+    let running = running.and_then(|running| running.started_at.as_ref());
     running.map(|time| time.0).or(pod.created).and_then(|start| start.checked_add(GRACE).ok())
 }
 

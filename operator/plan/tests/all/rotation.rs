@@ -173,9 +173,20 @@ fn nobody_who_may_still_be_asked_is_passed_over() {
     assert!(waits(&mut life, running(Door::Unreachable("no answer within 2 s".to_owned()))), "frozen");
     assert!(waits(&mut life, ObservedPod { terminating: true, ..with(None, Some(1)) }), "it drains");
     assert!(waits(&mut life, in_phase("Pending", Door::Unasked)), "it starts, and may have mounted what was before");
+    // Its server heeds no SIGTERM.
+    let stops = |terminating| {
+        let door = Door::Unreachable("connection refused".to_owned());
+        let mut pod = ObservedPod { terminating, ..running(door) };
+        let front_door = json!([{"name": "front-door", "state": {"terminated": {"exitCode": 0}}}]);
+        let mut status = serde_json::to_value(&pod.status).unwrap();
+        status["containerStatuses"] = front_door;
+        pod.status = serde_json::from_value(status).unwrap();
+        pod
+    };
+    assert!(waits(&mut life, stops(false)), "it is about to be started anew");
     // One without a node will mount the newest, one that has ended opens nothing, and one of an older version seals nothing.
     let ended = in_phase("Succeeded", with(None, Some(1)).door);
-    life.observed.pods = pods([with(Some(2), Some(1)), ObservedPod::default(), ended, with(None, None)]);
+    life.observed.pods = pods([with(Some(2), Some(1)), ObservedPod::default(), ended, stops(true), with(None, None)]);
     assert_eq!(life.step(), Some("advance"));
 }
 
