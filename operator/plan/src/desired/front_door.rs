@@ -44,12 +44,19 @@ pub(super) fn container(server: &McpServer, image: &str, settings: &Settings) ->
         resources: Some(resources(server)),
         // Readiness is asked only after the startup probe, and then at once: a pod takes calls within a second of its
         // backend's first answer. A backend that never answers keeps the pod out of the Service, and is not restarted.
+        // Traefik sends requests to a pod that stops until this probe has failed, and the front door serves for ten seconds
+        // more: so it is asked often, and what it says counts soon. One that is only slow has time.
         startup_probe: Some(Probe {
             period_seconds: Some(1),
             failure_threshold: Some(86_400),
             ..probe("/health/ready")
         }),
-        readiness_probe: Some(Probe { period_seconds: Some(5), failure_threshold: Some(2), ..probe("/health/ready") }),
+        readiness_probe: Some(Probe {
+            period_seconds: Some(2),
+            timeout_seconds: Some(5),
+            failure_threshold: Some(2),
+            ..probe("/health/ready")
+        }),
         liveness_probe: Some(Probe {
             initial_delay_seconds: Some(5),
             period_seconds: Some(10),
