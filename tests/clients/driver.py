@@ -3,7 +3,8 @@
 The argument is a JSON object: url, address (where every name leads), headers, mode ("legacy", "auto" or "modern"),
 transport ("streamableHttp" or "sse"), and optionally command (a program that serves its standard streams, in place of the url),
 listen (open a stream of changes first), cancel: {call, after} (begin a call, and cancel it as soon as another beside it is
-answered), and call, where a call is {name, arguments}. The report is one JSON object on standard output.
+answered), call, where a call is {name, arguments}, and interrupted (a port of 127.0.0.1: after the call, wait until whoever listens there
+hangs up, and make it twice more). The report is one JSON object on standard output.
 """
 
 import asyncio
@@ -41,6 +42,27 @@ async def cancelled(begin, cancel):
     return False
 
 
+def says(error):
+    """An error in words."""
+    found = cause(error)
+    return f"{type(found).__name__}: {found}"
+
+
+async def after(begin, call, port):
+    """Wait until whoever listens at the port hangs up, make the call twice, and tell the error of each."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    await reader.read()
+    writer.close()
+    errors = []
+    for _ in range(2):
+        try:
+            result = await asyncio.wait_for(begin(call), timeout=30)
+            errors.append(" ".join(text_of(result)) if result.is_error else None)
+        except Exception as error:
+            errors.append(says(error))
+    return errors
+
+
 async def calls(request, begin):
     """What came of the calls that a request asks for. `begin` begins one."""
     report = {}
@@ -49,6 +71,8 @@ async def calls(request, begin):
     if call := request.get("call"):
         result = await begin(call)
         report |= {"text": text_of(result), "isError": bool(result.is_error)}
+        if port := request.get("interrupted"):
+            report["after"] = await after(begin, call, port)
     return report
 
 
@@ -73,8 +97,7 @@ def main(session):
     try:
         report = asyncio.run(session(request))
     except BaseException as error:
-        found = cause(error)
-        report = {"error": f"{type(found).__name__}: {found}"}
+        report = {"error": says(error)}
         if request.get("debug"):
             traceback.print_exc()
     print(json.dumps(report))

@@ -1,6 +1,8 @@
 // What both TypeScript drivers share: the request from the command line, names that lead to one address, the list and the calls, and the report.
 // Request and report are those of driver.py.
+import { once } from "node:events";
 import { createRequire } from "node:module";
+import { connect } from "node:net";
 
 export const require = createRequire(process.env.MOORING_NODE_MODULES + "/");
 export const request = JSON.parse(process.argv[2]);
@@ -33,6 +35,24 @@ async function cancelled(call) {
   return begun;
 }
 
+// Waits until whoever listens at the port hangs up, makes the call twice, and tells the error of each.
+async function after(call) {
+  const waiting = connect(request.interrupted, "127.0.0.1").resume();
+  await once(waiting, "close");
+  const errors = [];
+  for (let number = 0; number < 2; number++) {
+    try {
+      const result = await call(request.call, { timeout: 30_000 });
+      errors.push(result.isError ? texts(result).join(" ") : null);
+    } catch (error) {
+      errors.push(`${error.name}: ${error.message}`);
+    }
+  }
+  return errors;
+}
+
+const texts = (result) => result.content.filter((part) => part.type === "text").map((part) => part.text);
+
 // The session behind the handshake. `call(tool, options)` is the client's callTool, whose parameters changed.
 export async function listAndCall(client, call) {
   const { tools } = await client.listTools();
@@ -41,8 +61,9 @@ export async function listAndCall(client, call) {
   if (request.cancel) report.cancelled = await cancelled(call);
   if (request.call) {
     const result = await call(request.call);
-    report.text = result.content.filter((part) => part.type === "text").map((part) => part.text);
+    report.text = texts(result);
     report.isError = Boolean(result.isError);
+    if (request.interrupted) report.after = await after(call);
   }
 }
 

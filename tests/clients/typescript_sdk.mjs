@@ -1,5 +1,5 @@
 // Drives the official TypeScript SDK.
-import { info, listAndCall, report, require, run, transport } from "./typescript.mjs";
+import { info, listAndCall, report, request, require, run, transport } from "./typescript.mjs";
 
 const { Client } = require("@modelcontextprotocol/sdk/client/index.js");
 const { SSEClientTransport: Sse } = require("@modelcontextprotocol/sdk/client/sse.js");
@@ -17,5 +17,5 @@ await run(client, async () => {
   };
   await client.connect(chosen);
   await listAndCall(client, (tool, options) => client.callTool(tool, undefined, options));
-  if (chosen.sessionId) await chosen.terminateSession();
+  if (chosen.sessionId && !request.interrupted) await chosen.terminateSession();
 });

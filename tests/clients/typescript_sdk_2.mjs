@@ -12,5 +12,5 @@ await run(client, async () => {
   report.protocolVersion = client.getNegotiatedProtocolVersion();
   if (request.listen) await client.listen({ toolsListChanged: true });
   await listAndCall(client, (tool, options) => client.callTool(tool, options));
-  if (chosen.sessionId) await chosen.terminateSession();
+  if (chosen.sessionId && !request.interrupted) await chosen.terminateSession();
 });

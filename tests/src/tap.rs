@@ -41,9 +41,10 @@ impl Seen {
     }
 }
 
-/// A listener on a port of its own that leads to one address. It ends when this handle is dropped.
+/// A listener on a port of its own that leads to one address at a time. It ends when this handle is dropped.
 pub struct Tap {
     address: SocketAddr,
+    target: Arc<Mutex<SocketAddr>>,
     seen: Arc<Mutex<Vec<Seen>>>,
     task: JoinHandle<()>,
 }
@@ -62,7 +63,8 @@ impl Tap {
         let seen = Arc::<Mutex<Vec<Seen>>>::default();
         // Each request has a connection of its own, so that none is written into one that is just being closed.
         let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http();
-        let pass = Pass { target, client, seen: Arc::clone(&seen) };
+        let target = Arc::new(Mutex::new(target));
+        let pass = Pass { target: Arc::clone(&target), client, seen: Arc::clone(&seen) };
         let task = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
@@ -73,12 +75,17 @@ impl Tap {
                 while connections.try_join_next().is_some() {}
             }
         });
-        Ok(Self { address, seen, task })
+        Ok(Self { address, target, seen, task })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Leads to another address from the next request on.
+    pub fn lead_to(&self, target: SocketAddr) {
+        *self.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
     }
 
     /// What came so far.
@@ -89,7 +96,7 @@ impl Tap {
 
 #[derive(Clone)]
 struct Pass {
-    target: SocketAddr,
+    target: Arc<Mutex<SocketAddr>>,
     client: Client<HttpConnector, Full<Bytes>>,
     seen: Arc<Mutex<Vec<Seen>>>,
 }
@@ -105,7 +112,8 @@ impl Pass {
             seen.len() - 1
         };
         let path = head.uri.path_and_query().context("a request has a path")?.clone();
-        head.uri = Uri::builder().scheme("http").authority(self.target.to_string()).path_and_query(path).build()?;
+        let target = *self.target.lock().unwrap_or_else(PoisonError::into_inner);
+        head.uri = Uri::builder().scheme("http").authority(target.to_string()).path_and_query(path).build()?;
         let mut response = self.client.request(Request::from_parts(head, Full::new(body))).await?;
         if let Some(seen) = self.seen.lock().unwrap_or_else(PoisonError::into_inner).get_mut(index) {
             seen.status = Some(response.status());

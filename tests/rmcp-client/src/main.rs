@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
 use std::io::Write as _;
+use std::time::Duration;
 
 use rmcp::model::{CallToolRequestParams, JsonObject, ProtocolVersion};
 use rmcp::service::{ClientLifecycleMode, ClientServiceExt as _};
@@ -11,6 +12,8 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpStream;
 use tokio::process::Command;
 
 #[derive(Deserialize)]
@@ -21,6 +24,7 @@ struct Request {
     command: Option<Vec<String>>,
     cancel: Option<Cancel>,
     call: Option<Call>,
+    interrupted: Option<u16>,
 }
 
 #[derive(Deserialize)]
@@ -37,7 +41,7 @@ struct Cancel {
     after: Call,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 struct Call {
     name: String,
     arguments: JsonObject,
@@ -83,10 +87,24 @@ async fn session() -> Result<Value, Box<dyn Error>> {
         report.insert("cancelled".into(), cancelled.into());
     }
     if let Some(call) = request.call {
-        let result = begin(call).await?;
+        let result = begin(call.clone()).await?;
         let texts = result.content.iter().filter_map(|part| part.as_text().map(|text| text.text.as_str()));
         report.insert("text".into(), texts.collect());
         report.insert("isError".into(), (result.is_error == Some(true)).into());
+        if let Some(port) = request.interrupted {
+            // Whoever listens there hangs up when it is time.
+            TcpStream::connect(("127.0.0.1", port)).await?.read_to_end(&mut Vec::new()).await?;
+            let mut after = Vec::new();
+            for _ in 0..2 {
+                let answer = tokio::time::timeout(Duration::from_secs(30), begin(call.clone())).await;
+                after.push(match answer {
+                    Ok(Ok(_)) => Value::Null,
+                    Ok(Err(error)) => error.to_string().into(),
+                    Err(error) => error.to_string().into(),
+                });
+            }
+            report.insert("after".into(), after.into());
+        }
     }
     client.cancel().await?;
     Ok(report.into())

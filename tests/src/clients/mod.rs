@@ -71,6 +71,9 @@ pub struct Report {
     /// Whether the call that was to be cancelled ended so.
     #[serde(default)]
     pub cancelled: bool,
+    /// Of each call after the interruption, its error.
+    #[serde(default)]
+    pub after: Vec<Option<String>>,
 }
 
 impl Client {

@@ -45,6 +45,8 @@ pub struct Session {
     cancel: Option<Cancel>,
     #[serde(skip_serializing_if = "Option::is_none")]
     call: Option<Call>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interrupted: Option<u16>,
     /// The certificate of an authority, PEM.
     #[serde(skip)]
     trusted: Option<PathBuf>,
@@ -87,6 +89,7 @@ impl Session {
             listen: false,
             cancel: None,
             call: None,
+            interrupted: None,
             trusted: None,
         }
     }
@@ -162,6 +165,13 @@ impl Session {
     #[must_use]
     pub fn call(mut self, tool: &str, arguments: Value) -> Self {
         self.call = Some(Call::new(tool, arguments));
+        self
+    }
+
+    /// Stops after the call, until whoever listens at this port of 127.0.0.1 hangs up; then makes the same call twice more, whatever it says.
+    #[must_use]
+    pub fn interrupted(mut self, port: u16) -> Self {
+        self.interrupted = Some(port);
         self
     }
 

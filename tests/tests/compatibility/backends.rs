@@ -43,11 +43,19 @@ impl Tool {
     }
 }
 
+/// The tool of server-everything.
+pub(crate) fn echo() -> Tool {
+    Tool { name: "echo", arguments: json!({"message": "ahoy"}), text: "Echo: ahoy" }
+}
+
+/// The tool of the Python servers.
+pub(crate) fn add() -> Tool {
+    Tool { name: "add", arguments: json!({"a": 2, "b": 3}), text: "5" }
+}
+
 /// A server, what it speaks, whether it is modern, and its tool. A new server is one line.
 fn servers() -> Vec<(Server, Transport, bool, Tool)> {
     use Transport::{Sse, StreamableHttp};
-    let add = || Tool { name: "add", arguments: json!({"a": 2, "b": 3}), text: "5" };
-    let echo = || Tool { name: "echo", arguments: json!({"message": "ahoy"}), text: "Echo: ahoy" };
     let simple =
         Tool { name: "test_simple_text", arguments: json!({}), text: "This is a simple text response for testing." };
     vec![

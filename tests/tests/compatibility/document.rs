@@ -7,6 +7,7 @@ use mooring_tests::clients::{Mode, Transport};
 use mooring_tests::product::workspace;
 
 use crate::clients::{Credential, ROWS, Row};
+use crate::lost::Lost;
 use crate::matrix::{Cell, Matrix};
 use crate::refusals::{CLIENTS, Refused};
 use crate::stdio;
@@ -53,8 +54,18 @@ stops; what is refused does not reach the server. Where the server is well, the 
 the clients say:
 ";
 
+const LOST: &str = "
+## A session that is lost
+
+Front door and server of a session's pod are killed while the client is silent. Others of the same name and address, which remember nothing, are there
+before its next call, and that reaches another pod, which passes it on. The client gets 404, which means that it shall begin anew, also where the
+server says 400 for a session that it does not know. Some begin anew by themselves, and no call fails. For the others that call fails, and each
+further one, until the program connects anew, which works at once. Over HTTP+SSE the stream breaks with the pod. A client that speaks 2026-07-28 with
+its server has no session to lose.
+";
+
 /// The whole text.
-pub(crate) fn text(matrix: &Matrix, spoken: &[&str], refused: &[Refused]) -> String {
+pub(crate) fn text(matrix: &Matrix, spoken: &[&str], refused: &[Refused], lost: &[Lost]) -> String {
     let servers: Vec<String> = matrix.servers.iter().map(|server| column(*server)).collect();
     let mut rows = vec![words(&["client", "mode", "over", "key in"]).into_iter().chain(servers.clone()).collect()];
     for (row, cells) in ROWS.iter().zip(&matrix.cells) {
@@ -79,7 +90,16 @@ pub(crate) fn text(matrix: &Matrix, spoken: &[&str], refused: &[Refused]) -> Str
         let says = says.iter().map(|says| quoted(says));
         refusals.push(words(&[what, &status.to_string()]).into_iter().chain(says).collect());
     }
-    let parts = [(HEAD, rows), (STDIO, streams), (REFUSED, apart), (REFUSALS, refusals)];
+    let mut sessions = vec![words(&["client", "over", "server", "the next call"])];
+    for Lost { client, transport, server, says } in lost {
+        let says = match (transport, says) {
+            (_, None) => "works".to_owned(),
+            (Transport::StreamableHttp, Some(says)) => in_a_cell(says),
+            (Transport::Sse, Some(_)) => "fails".to_owned(), // in words that depend on when it hears of the stream
+        };
+        sessions.push(words(&[&plain(client.package()), over(*transport), &plain(server), &says]));
+    }
+    let parts = [(HEAD, rows), (STDIO, streams), (REFUSED, apart), (REFUSALS, refusals), (LOST, sessions)];
     let parts = parts.map(|(says, rows)| format!("{says}\n{}", table(&rows)));
     let [matrix, rest @ ..] = &parts;
     [matrix, MODES, &rest.concat()].concat()
@@ -160,7 +180,10 @@ fn plain(package: &str) -> String {
 
 /// An error of [`mooring_tests::clients::Client::run`] in one cell, without the client's name before it.
 fn quoted(error: &str) -> String {
-    let says = error.split_once(": ").map_or(error, |(_, says)| says);
+    in_a_cell(error.split_once(": ").map_or(error, |(_, says)| says))
+}
+
+fn in_a_cell(says: &str) -> String {
     says.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
 }
 

@@ -5,6 +5,7 @@ mod api;
 mod backends;
 mod clients;
 mod document;
+mod lost;
 mod matrix;
 mod refusals;
 mod spaced;
@@ -14,5 +15,6 @@ mod stdio;
 #[tokio::test]
 async fn the_document_says_what_is_seen() -> anyhow::Result<()> {
     let (cells, spoken, refused) = tokio::try_join!(matrix::run(), stdio::run(), refusals::run())?;
-    document::check(&document::text(&cells, &spoken, &refused))
+    let lost = lost::run().await?; // by itself: all its clients are there at once
+    document::check(&document::text(&cells, &spoken, &refused, &lost))
 }
