@@ -23,6 +23,7 @@ pub mod process;
 pub mod product;
 pub mod progress;
 pub mod server_process;
+pub mod sessions;
 pub mod soak;
 pub mod stdio_tap;
 pub mod tap;

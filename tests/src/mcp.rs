@@ -1,6 +1,7 @@
 //! The least that speaks MCP: one HTTP exchange for each message, on a connection of its own, with Host and key as the caller says. For
 //! polling and for refusals; real clients are in `clients`.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -40,6 +41,30 @@ pub struct Answer {
     /// Body.
     pub body: Bytes,
 }
+
+/// An answer other than the one that a method of [`Target`] is for. It stands in the chain of its error.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// Status.
+    pub status: StatusCode,
+    /// Body.
+    pub text: String,
+}
+
+impl Refused {
+    /// The status that an error is about, if it is about one.
+    pub fn status(error: &anyhow::Error) -> Option<StatusCode> {
+        error.downcast_ref::<Self>().map(|refused| refused.status)
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.status, self.text)
+    }
+}
+
+impl std::error::Error for Refused {}
 
 /// An answer that is read as it comes. Dropping it closes the connection.
 pub struct Streaming {
@@ -93,6 +118,11 @@ impl Answer {
     /// The body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The same, where the status is this one.
+    pub fn expect(self, status: StatusCode) -> Result<Self, Refused> {
+        if self.status == status { Ok(self) } else { Err(Refused { status: self.status, text: self.text() }) }
     }
 
     /// The JSON-RPC message: the body itself, or the last event of an event stream.
@@ -176,25 +206,31 @@ impl Target {
 
     /// Begins a session of a legacy client, and returns the way into it.
     pub async fn begin_session(&self) -> Result<Self> {
-        let client = json!({"name": "mooring-tests", "version": "1.0.0"});
-        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client});
-        let message = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
-        let begun = self.send("POST", message.to_string()).await?;
-        ensure!(begun.status == StatusCode::OK, "initialize: {} {}", begun.status, begun.text());
-        let id = begun.headers.get("mcp-session-id").context("initialize began no session")?.to_str()?;
-        let within = self.with_header("mcp-session-id", id).with_header("mcp-protocol-version", "2025-11-25");
-        let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-        let answer = within.send("POST", initialized.to_string()).await?;
-        ensure!(answer.status == StatusCode::ACCEPTED, "initialized: {} {}", answer.status, answer.text());
+        let within = self.initialize().await?;
+        within.initialized().await?;
         Ok(within)
+    }
+
+    /// The first request of a session of a legacy client. Returns the way into it.
+    pub async fn initialize(&self) -> Result<Self> {
+        let message = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": initialization()});
+        let begun = self.send("POST", message.to_string()).await?.expect(StatusCode::OK).context("initialize")?;
+        let id = begun.headers.get("mcp-session-id").context("initialize began no session")?.to_str()?;
+        Ok(self.with_header("mcp-session-id", id).with_header("mcp-protocol-version", "2025-11-25"))
+    }
+
+    /// What follows [`Target::initialize`] within the session.
+    pub async fn initialized(&self) -> Result<()> {
+        let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        let answer = self.send("POST", initialized.to_string()).await?;
+        answer.expect(StatusCode::ACCEPTED).context("initialized")?;
+        Ok(())
     }
 
     /// One request of a legacy client without a session.
     pub async fn request(&self, method: &str, params: Value) -> Result<Value> {
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-        let answer = self.send("POST", message.to_string()).await?;
-        ensure!(answer.status == StatusCode::OK, "{}: {}", answer.status, answer.text());
-        let message = answer.message()?;
+        let message = self.send("POST", message.to_string()).await?.expect(StatusCode::OK)?.message()?;
         match message.get("result") {
             Some(result) => Ok(result.clone()),
             None => bail!("{method}: {message}"),
@@ -204,10 +240,7 @@ impl Target {
     /// Calls a tool and returns the texts of its answer; that the tool failed is an error.
     pub async fn call(&self, tool: &str, arguments: Value) -> Result<String> {
         let result = self.request("tools/call", json!({"name": tool, "arguments": arguments})).await?;
-        let parts = result["content"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let text: Vec<_> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
-        ensure!(result["isError"] != true, "{tool} failed: {}", text.join(" "));
-        Ok(text.join(" "))
+        text_of(&result).with_context(|| format!("{tool} failed"))
     }
 
     /// The names of the tools.
@@ -216,4 +249,18 @@ impl Target {
         let tools = result["tools"].as_array().with_context(|| format!("no tools in {result}"))?;
         Ok(tools.iter().filter_map(|tool| tool["name"].as_str()).map(str::to_owned).collect())
     }
+}
+
+/// The `params` of a legacy client's `initialize`.
+pub fn initialization() -> Value {
+    let client = json!({"name": "mooring-tests", "version": "1.0.0"});
+    json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client})
+}
+
+/// The texts of a tool's result; that the tool failed is an error.
+pub fn text_of(result: &Value) -> Result<String> {
+    let parts = result["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let text: Vec<_> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
+    ensure!(result["isError"] != true, "{}", text.join(" "));
+    Ok(text.join(" "))
 }

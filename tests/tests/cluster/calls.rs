@@ -1,54 +1,100 @@
-//! Calls without a pause, while something happens: how many were answered, and which were not.
+//! Calls without an end, while something happens: how many were answered, and which were not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use mooring_tests::mcp::Target;
+use futures::future::try_join_all;
+use http::StatusCode;
+use mooring_tests::mcp::{Refused, Target};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
 /// Between two calls of one caller.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Callers at a time.
+/// Callers of one tool.
 const CALLERS: usize = 2;
 
-/// Running calls of one tool. They end with [`Calls::all_answered`], or when this is dropped.
+/// Callers, each of which calls again and again. They end with [`Calls::stop`], or when this is dropped.
 pub(crate) struct Calls {
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicUsize>,
     callers: Vec<JoinHandle<Tally>>,
 }
 
+/// What one caller met.
 #[derive(Default)]
-struct Tally {
-    failures: Vec<String>,
-    slowest: Duration,
+pub(crate) struct Tally {
+    pub(crate) answered: usize,
+    pub(crate) failures: Vec<Failure>,
+    pub(crate) slowest: Duration,
+}
+
+/// A call that failed.
+pub(crate) struct Failure {
+    /// Its answer's, if it had one.
+    pub(crate) status: Option<StatusCode>,
+    /// When, since all began, and how.
+    pub(crate) words: String,
+}
+
+impl Tally {
+    /// How many calls were answered with this status.
+    pub(crate) fn count(&self, status: StatusCode) -> usize {
+        self.failures.iter().filter(|failure| failure.status == Some(status)).count()
+    }
+
+    /// The failures in words.
+    pub(crate) fn words(&self) -> Vec<&str> {
+        self.failures.iter().map(|failure| failure.words.as_str()).collect()
+    }
 }
 
 impl Calls {
     /// Begins to call a tool without arguments.
     pub(crate) fn begin(target: &Target, tool: &'static str) -> Self {
+        let caller = |_| {
+            let target = target.clone();
+            move || {
+                let target = target.clone();
+                async move { target.call(tool, json!({})).await.map(drop) }
+            }
+        };
+        Self::each(PAUSE, (0..CALLERS).map(caller))
+    }
+
+    /// Begins to do what each caller does, with this pause between two calls of one.
+    pub(crate) fn each<C, F>(pause: Duration, callers: impl IntoIterator<Item = C>) -> Self
+    where
+        C: Fn() -> F + Send + 'static,
+        F: Future<Output = Result<()>> + Send,
+    {
         let (stop, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let start = Instant::now();
-        let caller = |_| {
-            let (target, stop, answered) = (target.clone(), Arc::clone(&stop), Arc::clone(&answered));
+        let callers = callers.into_iter().map(|call| {
+            let (stop, answered) = (Arc::clone(&stop), Arc::clone(&answered));
             tokio::spawn(async move {
                 let mut tally = Tally::default();
                 while !stop.load(Ordering::Relaxed) {
                     let begun = Instant::now();
-                    match target.call(tool, json!({})).await {
-                        Ok(_) => drop(answered.fetch_add(1, Ordering::Relaxed)),
-                        Err(error) => tally.failures.push(format!("{:?}: {error:#}", begun - start)),
+                    match call().await {
+                        Ok(()) => {
+                            tally.answered += 1;
+                            answered.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Err(error) => tally.failures.push(Failure {
+                            status: Refused::status(&error),
+                            words: format!("{:?} to {:?}: {error:#}", begun - start, start.elapsed()),
+                        }),
                     }
                     tally.slowest = tally.slowest.max(begun.elapsed());
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(pause).await;
                 }
                 tally
             })
-        };
-        let callers = (0..CALLERS).map(caller).collect();
+        });
+        let callers = callers.collect();
         Self { stop, answered, callers }
     }
 
@@ -68,23 +114,23 @@ impl Calls {
         Ok(())
     }
 
-    /// Ends them. An error if one call failed; else how many there were and how long the slowest took.
-    pub(crate) async fn all_answered(mut self) -> Result<(usize, Duration)> {
+    /// Ends them, and says what each caller met.
+    pub(crate) async fn stop(mut self) -> Result<Vec<Tally>> {
         self.stop.store(true, Ordering::Relaxed);
-        let mut total = Tally::default();
-        for caller in std::mem::take(&mut self.callers) {
-            let tally = caller.await?;
-            total.failures.extend(tally.failures);
-            total.slowest = total.slowest.max(tally.slowest);
+        Ok(try_join_all(std::mem::take(&mut self.callers)).await?)
+    }
+
+    /// Ends them. An error if one call failed; else how many there were and how long the slowest took.
+    pub(crate) async fn all_answered(self) -> Result<(usize, Duration)> {
+        let tallies = self.stop().await?;
+        let answered = tallies.iter().map(|tally| tally.answered).sum();
+        let failures: Vec<_> = tallies.iter().flat_map(Tally::words).collect();
+        ensure!(answered > 0, "no call was answered: {:?}", failures.first());
+        if !failures.is_empty() {
+            let first = failures[..failures.len().min(6)].join("\n");
+            bail!("{} calls failed and {answered} were answered; the first:\n{first}", failures.len());
         }
-        let answered = self.answered();
-        ensure!(answered > 0, "no call was answered: {:?}", total.failures.first());
-        if !total.failures.is_empty() {
-            let count = total.failures.len();
-            total.failures.truncate(6);
-            bail!("{count} calls failed and {answered} were answered; the first:\n{}", total.failures.join("\n"));
-        }
-        Ok((answered, total.slowest))
+        Ok((answered, tallies.iter().map(|tally| tally.slowest).max().unwrap_or_default()))
     }
 }
 

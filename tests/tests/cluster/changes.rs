@@ -85,12 +85,6 @@ pub(crate) async fn configuration_reaches_running_pods(room: Room) -> Result<()>
     Ok(())
 }
 
-/// Waits until a rollout is complete.
-async fn rolled_out(room: &Room, server: &str) -> Result<()> {
-    let limit = format!("--timeout={}s", PODS.as_secs());
-    room.kubectl(["rollout", "status", &format!("deployment/{server}"), &limit]).await.map(drop)
-}
-
 /// New pods, and none of the old.
 async fn replaced(room: &Room, server: &str, before: &[crate::room::Identity]) -> Result<()> {
     until("only new pods", PODS, || async {
@@ -119,14 +113,14 @@ pub(crate) async fn a_rollout_of_declared_tools_loses_no_call(room: Room) -> Res
     outer.more(20).await?;
     room.change("rolling", &json!({"pod": {"annotations": {"example.test/release": "2"}}})).await?;
     replaced(&room, "rolling", &before).await?;
-    rolled_out(&room, "rolling").await?;
+    room.rolled_out("rolling").await?;
     outer.more(20).await?;
 
     // A restart by kubectl is a change of the template that is not ours, and stays.
     let before = room.identities("rolling").await?;
     room.kubectl(["rollout", "restart", "deployment/rolling"]).await?;
     replaced(&room, "rolling", &before).await?;
-    rolled_out(&room, "rolling").await?;
+    room.rolled_out("rolling").await?;
     let after = room.identities("rolling").await?;
     outer.more(20).await?;
     let (mut answered, slowest) = outer.all_answered().await.context("through Traefik")?;
@@ -156,7 +150,7 @@ pub(crate) async fn a_rollout_of_an_image_loses_no_call(room: Room) -> Result<()
     calls.more(20).await?;
     room.change("rolling", &json!({"http": {"args": ["/program/recorder.mjs", "two"]}})).await?;
     replaced(&room, "rolling", &before).await?;
-    rolled_out(&room, "rolling").await?;
+    room.rolled_out("rolling").await?;
     calls.more(20).await?;
     let (answered, slowest) = calls.all_answered().await?;
     room.world.figure(

@@ -68,12 +68,14 @@ const SCENARIOS: &[Scenario] = scenarios! {
     Together Any changes::a_rollout_of_declared_tools_loses_no_call;
     Together Any changes::a_rollout_of_an_image_loses_no_call;
     Together Any changes::what_is_deleted_leaves_nothing;
-    Together Any sessions::a_session_stays_on_its_pod_until_that_is_gone;
-    Together Any sessions::a_rollout_loses_no_session;
     Together Any peers::the_peer_port_is_for_pods_of_the_same_server;
     Together Any peers::sessions_where_everything_is_denied;
     Together Own("it drops packets between pods") peers::a_link_that_is_cut;
     Together Own("it hands the address of a pod to another") peers::a_pod_that_has_the_address_of_another;
+    Together Any sessions::a_rollout_loses_no_session;
+    Together Any sessions::each_is_right_to_its_end;
+    Together Own("it kills processes of pods") sessions::a_killed_process_ends_only_its_own;
+    Together Own("it stops processes of pods") sessions::a_pod_that_stands_still_is_waited_for;
     Alone Any sizes::a_new_server_answers_within_seconds;
     Alone Own("it reads the memory of a process on the node") sizes::images_and_memory_stay_small;
     Alone Any keys::a_revoked_key_stops_on_every_pod;

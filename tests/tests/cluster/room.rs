@@ -14,7 +14,9 @@ use kube::Api;
 use kube::api::ListParams;
 use mooring_contract::{DoorStatus, mount, port};
 use mooring_plan::names;
+use mooring_tests::cluster::Signal;
 use mooring_tests::mcp::Target;
+use mooring_tests::sessions::Ways;
 use mooring_tests::wait::until;
 use mooring_tests::{command, installed};
 use serde_json::{Value, json};
@@ -142,6 +144,12 @@ impl Room {
         installed::ready(&self.world.cluster, &self.name, server, PODS).await
     }
 
+    /// Waits until every pod of a server is ready, and none is of a template before.
+    pub(crate) async fn rolled_out(&self, server: &str) -> Result<()> {
+        let limit = format!("--timeout={}s", PODS.as_secs());
+        self.kubectl(["rollout", "status", &format!("deployment/{server}"), &limit]).await.map(drop)
+    }
+
     /// The text of a declared key.
     pub(crate) async fn key(&self, server: &str, key: &str) -> Result<String> {
         installed::key(&self.world.cluster, &self.name, server, key).await
@@ -153,6 +161,18 @@ impl Room {
         let target = Target::of_url(&url, self.world.ingress, Some(self.key(server, key).await?))?;
         until("the ingress controller to route to the server", Duration::from_secs(30), || serves(&target)).await?;
         Ok(target)
+    }
+
+    /// The same through every replica of the ingress controller that there is.
+    pub(crate) async fn entrances(&self, server: &str, key: &str) -> Result<Ways> {
+        let target = self.entrance(server, key).await?;
+        let addresses = self.world.ingresses().await?;
+        for address in &addresses {
+            let target = Target { address: *address, ..target.clone() };
+            until("every ingress controller to route to the server", Duration::from_secs(30), || serves(&target))
+                .await?;
+        }
+        Ok(Ways::new(&target, &addresses))
     }
 
     /// The way in through the Service, under one of the Service's own names, once the node routes there.
@@ -192,6 +212,48 @@ impl Room {
         let token = secret.get(mount::STATUS_TOKEN_FILE).context("the server has no status token")?;
         let said = self.management(pod, "/status", Some(std::str::from_utf8(&token.0)?.trim())).await?;
         serde_json::from_str(&said).with_context(|| said.clone())
+    }
+
+    /// The first process of a container, as the node knows it: containerd's name for it.
+    pub(crate) fn container(pod: &Pod, container: &str) -> Result<String> {
+        let status = pod.status.as_ref().context("the pod has no status")?;
+        let mut statuses = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
+        let found = statuses.find(|status| status.name == container).and_then(|status| status.container_id.as_deref());
+        let id = found.and_then(|id| id.strip_prefix("containerd://"));
+        Ok(id.with_context(|| format!("no container {container}"))?.to_owned())
+    }
+
+    /// The node of a pod.
+    pub(crate) fn node(pod: &Pod) -> Result<&str> {
+        pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).context("the pod is on no node")
+    }
+
+    /// Signals the first process of a container, from the node and without a word to Kubernetes.
+    pub(crate) async fn signal(&self, pod: &Pod, container: &str, signal: Signal) -> Result<()> {
+        let local = self.world.cluster.own("signalling a process of a pod")?;
+        let signal = match signal {
+            Signal::Kill => "SIGKILL",
+            Signal::Terminate => "SIGTERM",
+            Signal::Pause => "SIGSTOP",
+            Signal::Resume => "SIGCONT",
+        };
+        let kill = ["ctr", "-n", "k8s.io", "tasks", "kill", "--signal", signal, &Self::container(pod, container)?];
+        local.exec_on(Self::node(pod)?, &kill).await.map(drop)
+    }
+
+    /// Waits until a container runs anew after the one that this pod shows, and the pod is ready.
+    pub(crate) async fn runs_anew(&self, pod: &Pod, container: &str) -> Result<()> {
+        let pods: Api<Pod> = Api::namespaced(self.world.cluster.client().await?, &self.name);
+        let (before, name) = (Self::container(pod, container)?, pod.metadata.name.clone().unwrap_or_default());
+        until(&format!("{container} of {name} to run anew"), PODS, || async {
+            let now = pods.get(&name).await?;
+            ensure!(Self::container(&now, container)? != before, "it is as it was");
+            let conditions = now.status.and_then(|status| status.conditions).unwrap_or_default();
+            let ready = conditions.iter().find(|condition| condition.type_ == "Ready").context("no condition")?;
+            ensure!(ready.status == "True", "{}", ready.message.as_deref().unwrap_or_default());
+            Ok(())
+        })
+        .await
     }
 
     /// The sum of a metric of a pod's front door over all its labels.

@@ -27,13 +27,9 @@ async fn resident(room: &Room, server: &str, container: &str) -> Result<u64> {
     let local = room.world.cluster.own("reading a process")?;
     let pods = room.pods(server).await?;
     let pod = pods.first().context("no pod")?;
-    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).context("it is on no node")?;
-    let status = pod.status.as_ref().context("no status")?;
-    let statuses = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
-    let id = statuses.filter(|status| status.name == container).find_map(|status| status.container_id.as_deref());
-    let id = id.and_then(|id| id.strip_prefix("containerd://")).context("no container")?;
+    let (node, id) = (Room::node(pod)?, Room::container(pod, container)?);
     let tasks = local.exec_on(node, &["ctr", "-n", "k8s.io", "tasks", "ls"]).await?;
-    let task = tasks.lines().find(|line| line.starts_with(id)).context("no task")?;
+    let task = tasks.lines().find(|line| line.starts_with(&id)).context("no task")?;
     let pid = task.split_whitespace().nth(1).context("no pid")?;
     let status = local.exec_on(node, &["cat", &format!("/proc/{pid}/status")]).await?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;

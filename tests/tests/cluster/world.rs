@@ -5,10 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
 use mooring_tests::clients::Client;
 use mooring_tests::cluster::somebody_elses;
 use mooring_tests::product::{self, Products};
 use mooring_tests::{Cluster, Level, Options, conformance, installed, parts, progress};
+use serde_json::json;
 use tokio::sync::OnceCell;
 
 use crate::room::Room;
@@ -24,6 +27,7 @@ pub(crate) struct World {
     pub(crate) products: Products,
     /// Where the ingress controller listens for this machine.
     pub(crate) ingress: SocketAddr,
+    second_ingress: OnceCell<SocketAddr>,
     examples: OnceCell<()>,
     figures: Mutex<Vec<(String, String)>>,
 }
@@ -53,12 +57,43 @@ impl World {
         }
         cluster.clear().await?; // what a run before this one left that was killed
         let ingress = cluster.forward("traefik").await?;
-        let world = Self { cluster, products, ingress, examples: OnceCell::new(), figures: Mutex::default() };
+        let world = Self {
+            cluster,
+            products,
+            ingress,
+            second_ingress: OnceCell::new(),
+            examples: OnceCell::new(),
+            figures: Mutex::default(),
+        };
         if let Err(error) = installed::install(&world.cluster, &world.products, &[]).await {
             let log = world.operator_log().await;
             return Err(error.context(format!("Mooring could not be installed; its log ends with\n{log}")));
         }
         Ok(world)
+    }
+
+    /// Where two replicas of the ingress controller listen, each by itself; of a cluster that somebody else runs, the one way
+    /// in that we know.
+    pub(crate) async fn ingresses(&self) -> Result<Vec<SocketAddr>> {
+        if self.cluster.own("another ingress controller").is_err() {
+            return Ok(vec![self.ingress]);
+        }
+        let second = self.second_ingress.get_or_try_init(|| self.another_traefik()).await?;
+        Ok(vec![self.ingress, *second])
+    }
+
+    /// A pod like the one that the cluster's Traefik has, in which no Service sees a replica of it.
+    async fn another_traefik(&self) -> Result<SocketAddr> {
+        let system = ["--namespace", "kube-system"];
+        let traefik = ["get", "deployment", "traefik", "-o", "jsonpath={.spec.template.spec}"];
+        let spec = self.cluster.kubectl(system.into_iter().chain(traefik)).await?;
+        let spec: serde_json::Value = serde_json::from_str(&spec).with_context(|| spec.clone())?;
+        let metadata = json!({"name": "another-traefik", "namespace": "kube-system"});
+        self.cluster.apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})).await?;
+        let wait = ["wait", "--for=condition=Ready", "pod/another-traefik", "--timeout=60s"];
+        self.cluster.kubectl(system.into_iter().chain(wait)).await?;
+        let pods: Api<Pod> = Api::namespaced(self.cluster.client().await?, "kube-system");
+        self.cluster.forward_to_pod(&pods.get("another-traefik").await?, 8000).await
     }
 
     /// The namespace of the examples, applied as the README says, each server Ready.

@@ -1,0 +1,96 @@
+//! Processes of one pod that are killed while sessions have calls in flight.
+
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
+use http::StatusCode;
+use mooring_plan::names;
+use mooring_tests::cluster::Signal;
+use mooring_tests::mcp::Refused;
+use mooring_tests::sessions::{Tool, Ways};
+use tokio::sync::Mutex;
+
+use super::{PAUSE, SESSIONS, Trio, all_answer, calls, long_call};
+use crate::calls::{Calls, Tally};
+use crate::room::Room;
+
+/// How long a call runs that is in flight.
+const LONG: usize = 12;
+
+/// A client that begins a new session when it is told that its own is over, as the specification has it.
+fn recovering(
+    ways: &Ways,
+    session: &Ways,
+) -> impl Fn() -> futures::future::BoxFuture<'static, Result<()>> + Send + use<> {
+    let (ways, session) = (ways.clone(), Arc::new(Mutex::new(session.clone())));
+    move || {
+        let (ways, session) = (ways.clone(), Arc::clone(&session));
+        Box::pin(async move {
+            let mut session = session.lock().await;
+            let said = Tool::echo().call(&session.next()).await;
+            if said.as_ref().is_err_and(|error| Refused::status(error) == Some(StatusCode::NOT_FOUND)) {
+                *session = ways.begin().await?;
+            }
+            said
+        })
+    }
+}
+
+/// The tallies of the sessions of the first pod, and those of all others, whom nothing may have failed.
+fn of_the_first(tallies: Vec<Tally>) -> Result<Vec<Tally>> {
+    let (first, others): (Vec<_>, Vec<_>) = tallies.into_iter().enumerate().partition(|(index, _)| index % 3 == 0);
+    for (index, other) in others {
+        ensure!(other.failures.is_empty(), "session {index} is another pod's, and yet {:?}", other.words());
+    }
+    Ok(first.into_iter().map(|(_, tally)| tally).collect())
+}
+
+pub(crate) async fn a_killed_process_ends_only_its_own(room: Room) -> Result<()> {
+    let Trio { first, ways, sessions } = Trio::start(&room, "struck").await?;
+    let its_own = sessions.iter().step_by(3).count();
+
+    // The front door: what is in flight in its pod fails, and the sessions live on.
+    let running = calls(&sessions);
+    let long: Vec<_> = sessions.iter().take(3).map(|session| tokio::spawn(long_call(session.clone(), LONG))).collect();
+    running.more(2 * SESSIONS).await?;
+    room.signal(&first, names::FRONT_DOOR, Signal::Kill).await?;
+    room.runs_anew(&first, names::FRONT_DOOR).await?;
+    running.more(2 * SESSIONS).await?;
+    let mut broken = 0;
+    for tally in of_the_first(running.stop().await?)? {
+        let failed = tally.failures.len();
+        ensure!(failed <= 1 && tally.count(StatusCode::BAD_GATEWAY) == failed, "{:?}", tally.words());
+        broken += failed;
+    }
+    for (index, call) in long.into_iter().enumerate() {
+        let ended = call.await?;
+        ensure!(ended.is_err() == (index == 0), "the long call {index}: {ended:?}");
+    }
+    all_answer(&sessions).await?;
+    room.world.figure(
+        format!("front door killed, {SESSIONS} sessions, {its_own} of them its own: calls broken off, sessions lost"),
+        format!("{} (the long one among them), 0", broken + 1),
+    );
+
+    // The server: its own sessions are over, each client is told so once.
+    let running = Calls::each(PAUSE, sessions.iter().map(|session| recovering(&ways, session)));
+    running.more(2 * SESSIONS).await?;
+    room.signal(&first, names::SERVER, Signal::Kill).await?;
+    room.runs_anew(&first, names::SERVER).await?;
+    running.more(4 * SESSIONS).await?;
+    let (mut over, mut away) = (0, 0);
+    for tally in of_the_first(running.stop().await?)? {
+        let once = tally.count(StatusCode::NOT_FOUND);
+        let meanwhile = tally.count(StatusCode::BAD_GATEWAY) + tally.count(StatusCode::SERVICE_UNAVAILABLE);
+        ensure!(once == 1 && once + meanwhile == tally.failures.len(), "{:?}", tally.words());
+        over += once;
+        away += meanwhile;
+    }
+    room.world.figure(
+        format!(
+            "server killed, {SESSIONS} sessions, {its_own} of them its own: 404, and 502 or 503 until it ran again"
+        ),
+        format!("{over}, {away}"),
+    );
+    Ok(())
+}
