@@ -11,6 +11,7 @@ mod conformance;
 mod failures;
 mod helm;
 mod keys;
+mod nodes;
 mod outage;
 mod pair;
 mod path;
@@ -83,6 +84,7 @@ const SCENARIOS: &[Scenario] = scenarios! {
     Alone Any keys::declared_keys_rotate_and_come_back;
     Alone Any keys::keys_that_somebody_else_manages;
     Alone Any changes::configuration_reaches_running_pods;
+    Alone Own("it drains a node") nodes::a_drained_node_loses_no_call;
     Alone Any outage::without_the_operator_servers_serve;
     Alone Own("it stops the API server") outage::without_the_api_server_servers_serve;
     Alone Own("it loads an image into the node") helm::an_upgrade_moves_servers_one_after_another;

@@ -51,10 +51,23 @@ impl World {
             anyhow::Ok((products, images))
         })
         .await??;
-        let cluster = Cluster::start(Level::Node, Options { images, ..Options::default() }).await?;
-        if let Cluster::Local(local) = &cluster {
+        let world = Self::of(products, Options { images, ..Options::default() }).await?;
+        if let Cluster::Local(local) = &world.cluster {
             progress::say(format!("Kubernetes is ready after {:.1} s", local.ready_after().as_secs_f64()));
         }
+        Ok(world)
+    }
+
+    /// A further cluster, of several nodes, for what cannot be done in the one that all share. server-everything is in it.
+    pub(crate) async fn of_nodes(products: &Products, nodes: u8) -> Result<Self> {
+        let mut images = products.archives();
+        images.push(tokio::task::spawn_blocking(parts::servers::everything).await??);
+        Self::of(products.clone(), Options { nodes, images, metrics: false, ..Options::default() }).await
+    }
+
+    /// The cluster with the chart installed.
+    async fn of(products: Products, options: Options) -> Result<Self> {
+        let cluster = Cluster::start(Level::Node, options).await?;
         cluster.clear().await?; // what a run before this one left that was killed
         let ingress = cluster.forward("traefik").await?;
         let world = Self {

@@ -88,7 +88,7 @@ async fn all_answer(sessions: &[Ways]) -> Result<()> {
 }
 
 /// A call that runs for so many seconds, and tells of its progress all the while.
-async fn long_call(session: Ways, seconds: usize) -> Result<()> {
+pub(crate) async fn long_call(session: Ways, seconds: usize) -> Result<()> {
     let arguments = json!({"duration": seconds, "steps": seconds});
     let params =
         json!({"name": "trigger-long-running-operation", "arguments": arguments, "_meta": {"progressToken": "long"}});
