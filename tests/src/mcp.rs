@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -229,7 +230,10 @@ impl Target {
 
     /// One request of a legacy client without a session.
     pub async fn request(&self, method: &str, params: Value) -> Result<Value> {
-        let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        // A session may see an id once only, and servers mix up answers where it sees one twice.
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         let message = self.send("POST", message.to_string()).await?.expect(StatusCode::OK)?.message()?;
         match message.get("result") {
             Some(result) => Ok(result.clone()),
