@@ -10,6 +10,7 @@ mod changes;
 mod conformance;
 mod failures;
 mod helm;
+mod history;
 mod keys;
 mod nodes;
 mod outage;
@@ -20,6 +21,7 @@ mod pods;
 mod refusals;
 mod room;
 mod runner;
+mod scale;
 mod sessions;
 mod sizes;
 mod specs;
@@ -45,6 +47,8 @@ macro_rules! scenarios {
 
 /// In the order in which they begin. The last ones change the release that all others stand on.
 const SCENARIOS: &[Scenario] = scenarios! {
+    Together Own("its autoscalers look every few seconds, and no others") scale::an_autoscaler_follows_the_load;
+    Together Any scale::sessions_outlive_their_pods_and_find_fresh_ones;
     Together Any path::declared_tools_answer_every_client;
     Together Any path::server_everything_answers_every_client;
     Together Any path::fastmcp_below_a_path_answers_every_client;
@@ -69,6 +73,8 @@ const SCENARIOS: &[Scenario] = scenarios! {
     Together Any changes::a_rollout_of_declared_tools_loses_no_call;
     Together Any changes::a_rollout_of_an_image_loses_no_call;
     Together Any changes::what_is_deleted_leaves_nothing;
+    Together Any scale::the_number_of_pods_changes_hands_and_never_falls;
+    Together Any sessions::a_rollout_loses_no_session;
     Together Any peers::the_peer_port_is_for_pods_of_the_same_server;
     Together Any peers::sessions_where_everything_is_denied;
     Together Own("it drops packets between pods") peers::a_link_that_is_cut;

@@ -1,0 +1,466 @@
+//! How many pods there are, decided by an autoscaler, by hand and by the spec, under calls and under sessions that live in
+//! the memory of one pod.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use futures::future::try_join_all;
+use http::StatusCode;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, ResourceExt as _};
+use mooring_contract::port;
+use mooring_tests::installed;
+use mooring_tests::mcp::Target;
+use mooring_tests::wait::until;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use crate::calls::Calls;
+use crate::history::History;
+use crate::room::Room;
+use crate::specs::{self, KEY};
+use crate::world::{PODS, seconds};
+
+/// server-everything in so many pods, which measure their use of CPU and give their sessions little time to go.
+fn everything(room: &Room, name: &str, replicas: u8) -> Value {
+    let mut spec = specs::everything(room, name, replicas);
+    spec["http"]["resources"] = json!({"requests": {"cpu": "20m"}});
+    spec["limits"]["callTimeout"] = "30s".into();
+    spec["sessions"]["drain"] = "30s".into();
+    spec
+}
+
+/// The Deployment's own number, each time that it changed; `None` is left to its default, which is one.
+async fn replicas(room: &Room, server: &str) -> Result<History<Option<i32>>> {
+    let deployments: Api<Deployment> = Api::namespaced(room.world.cluster.client().await?, &room.name);
+    History::begin(deployments, server, |deployment| deployment.spec.as_ref().and_then(|spec| spec.replicas)).await
+}
+
+/// Whether the server said of itself that it is available and ready, each time that this changed.
+async fn told(room: &Room, server: &str) -> Result<History<[bool; 2]>> {
+    let servers = installed::servers(&room.world.cluster, &room.name).await?;
+    let look = |server: &kube::api::DynamicObject| {
+        let conditions = server.data.pointer("/status/conditions").and_then(Value::as_array);
+        ["Available", "Ready"]
+            .map(|kind| conditions.into_iter().flatten().any(|c| c["type"] == kind && c["status"] == "True"))
+    };
+    History::begin(servers, server, look).await
+}
+
+/// Waits until so many pods serve and no other is there.
+async fn serving(room: &Room, server: &str, count: usize) -> Result<Vec<Pod>> {
+    until(&format!("{count} pods to serve"), PODS, || async {
+        let pods = room.pods(server).await?;
+        let ready = pods.iter().filter(|pod| is_ready(pod)).count();
+        ensure!((pods.len(), ready) == (count, count), "{ready} of {} are ready", pods.len());
+        Ok(pods)
+    })
+    .await
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// A call that the pod of the session alone can answer.
+async fn echo(session: &Target) -> Result<()> {
+    let said = session.call("echo", json!({"message": "still"})).await?;
+    ensure!(said == "Echo: still", "it said {said}");
+    Ok(())
+}
+
+/// Begins sessions, side by side as clients do.
+async fn begin(target: &Target, count: usize) -> Result<Vec<Target>> {
+    let mut sessions = Vec::with_capacity(count);
+    while sessions.len() < count {
+        let some = 20.min(count - sessions.len());
+        sessions.extend(try_join_all((0..some).map(|_| target.begin_session())).await?);
+    }
+    Ok(sessions)
+}
+
+pub(crate) async fn an_autoscaler_follows_the_load(room: Room) -> Result<()> {
+    // Nothing to measure the use of CPU against is no silent standstill.
+    let mut unmeasured = everything(&room, "unmeasured", 1);
+    unmeasured["http"]["resources"] = json!({"requests": {"memory": "64Mi"}});
+    unmeasured["replicas"] = Value::Null;
+    unmeasured["autoscaling"] = json!({"maxReplicas": 4});
+    room.serve("unmeasured", &unmeasured).await?;
+    let words = ["requests no CPU", "http.resources.requests.cpu"];
+    room.told("unmeasured", "Accepted", ("False", "InvalidSpec"), &words).await?;
+
+    let mut spec = everything(&room, "busy", 2);
+    spec["replicas"] = Value::Null;
+    spec["autoscaling"] = json!({"minReplicas": 2, "maxReplicas": 4});
+    spec["sessions"]["drain"] = "2m".into();
+    room.serve("busy", &spec).await?;
+    let target = room.entrance("busy", KEY).await?;
+    serving(&room, "busy", 2).await?;
+    let (replicas, told) = (replicas(&room, "busy").await?, told(&room, "busy").await?);
+
+    let start = Instant::now();
+    let mut sessions = begin(&target, 20).await?;
+    let calls = Calls::begin(sessions.first().context("sessions")?, "get-tiny-image");
+    replicas.reaches(&Some(4), PODS).await?;
+    let decided = start.elapsed();
+    let pods = serving(&room, "busy", 4).await?;
+    let served = start.elapsed();
+    calls.more(20).await?;
+    let (answered, slowest) = calls.all_answered().await?;
+
+    // New sessions go to every pod, those that had none among them; the figure to scale by is their number.
+    let counted = || try_join_all(pods.iter().map(|pod| room.metric(pod, "mooring_server_sessions")));
+    until("the ingress controller to know every pod", PODS, || async {
+        drop(begin(&target, 4).await?);
+        let counted = counted().await?;
+        ensure!(counted.iter().all(|sessions| *sessions > 0.0), "the pods have {counted:?} sessions");
+        Ok(())
+    })
+    .await?;
+    let before = counted().await?;
+    sessions.extend(begin(&target, 120).await?);
+    let after = counted().await?;
+    let spread: Vec<f64> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
+    let (fewest, most) = (spread.iter().copied().fold(f64::MAX, f64::min), spread.iter().copied().fold(0.0, f64::max));
+    ensure!(most <= 2.0 * fewest, "new sessions are spread so: {spread:?}");
+    ensure!((spread.iter().sum::<f64>() - 120.0).abs() < 0.5, "120 new sessions are counted as {spread:?}");
+
+    // What the autoscaler takes away again takes no session with it.
+    let start = Instant::now();
+    replicas.reaches(&Some(2), PODS).await?;
+    let lessened = start.elapsed();
+    serving(&room, "busy", 2).await?;
+    try_join_all(sessions.iter().map(echo)).await.context("sessions of pods on their way out")?;
+    let numbers = replicas.end().await?;
+    ensure!(numbers.iter().all(|number| number.is_some_and(|number| (2..=4).contains(&number))), "{numbers:?}");
+    assert_eq!(told.end().await?, [[true, true]], "available and ready at any time");
+    room.world.figure(
+        "an autoscaler by CPU, 2 to 4 pods: decided, serving; decided again for 2",
+        format!("{}, {}; {}", seconds(decided), seconds(served), seconds(lessened)),
+    );
+    room.world.figure(
+        "calls meanwhile, none failed; new sessions on the 4 pods",
+        format!("{answered} calls, the slowest {}; {spread:?}", seconds(slowest)),
+    );
+    Ok(())
+}
+
+/// The first manifest of a kind in docs/operations.md.
+fn documented(kind: &str) -> Result<&'static str> {
+    let text = include_str!("../../../docs/operations.md");
+    let blocks = text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let kind = format!("kind: {kind}\n");
+    blocks.flat_map(|block| block.split("---\n")).find(|manifest| manifest.contains(&kind)).context(kind)
+}
+
+pub(crate) async fn the_number_of_pods_changes_hands_and_never_falls(room: Room) -> Result<()> {
+    let mut spec = specs::tools(&room, "weather");
+    spec["replicas"] = 3.into();
+    room.serve("weather", &spec).await?;
+    let target = room.entrance("weather", KEY).await?;
+    serving(&room, "weather", 3).await?;
+    let replicas = replicas(&room, "weather").await?;
+    let calls = Calls::begin(&target, "health");
+
+    let start = Instant::now();
+    let autoscaling = json!({"minReplicas": 3, "maxReplicas": 6});
+    room.change("weather", &json!({"replicas": null, "autoscaling": autoscaling})).await?;
+    until("the autoscaler to have looked", PODS, || async {
+        let seen = "jsonpath={.status.currentReplicas}";
+        let seen = room.kubectl(["get", "horizontalpodautoscaler", "weather", "-o", seen]).await?;
+        ensure!(seen == "3", "it sees {seen:?} pods");
+        Ok(())
+    })
+    .await?;
+
+    // Somebody else's, as docs/operations.md has it: Kubernetes lets neither act while there are two.
+    room.world.cluster.apply_text(&room.name, documented("HorizontalPodAutoscaler")?).await?;
+    let team = ["patch", "horizontalpodautoscaler", "weather-sessions", "--type=merge", "--patch"];
+    let least = |count: i32| json!({"spec": {"minReplicas": count}}).to_string();
+    room.kubectl(team.iter().copied().chain([least(4).as_str()])).await?;
+    room.change("weather", &json!({"autoscaling": null})).await?;
+    replicas.reaches(&Some(4), PODS).await.context("to somebody else's autoscaler")?;
+
+    // To what writes the scale itself, as KEDA does between none and one, and a person.
+    room.kubectl(["delete", "horizontalpodautoscaler", "weather-sessions"]).await?;
+    room.kubectl(["scale", "deployment/weather", "--replicas=5"]).await?;
+    replicas.reaches(&Some(5), PODS).await.context("by hand")?;
+    room.change("weather", &json!({"replicas": 5})).await?;
+    room.ready("weather").await?;
+    room.kubectl(["scale", "mcpserver/weather", "--replicas=6"]).await?;
+    replicas.reaches(&Some(6), PODS).await.context("through the scale of the McpServer")?;
+    assert_eq!(room.server("weather").await?["spec"]["replicas"], 6);
+
+    // An autoscaler of the McpServer itself writes the spec.
+    let target_of = json!({"apiVersion": "mooring.dev/v1alpha1", "kind": "McpServer", "name": "weather"});
+    let cpu = json!({"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}});
+    room.apply(json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "of-the-server"},
+        "spec": {
+            "scaleTargetRef": target_of, "minReplicas": 7, "maxReplicas": 7,
+            "metrics": [{"type": "Resource", "resource": cpu}],
+        },
+    }))
+    .await?;
+    replicas.reaches(&Some(7), PODS).await.context("by an autoscaler of the McpServer")?;
+    serving(&room, "weather", 7).await?;
+    let took = start.elapsed();
+
+    let numbers = replicas.end().await?;
+    assert_eq!(numbers, [3, 4, 5, 6, 7].map(Some), "what the Deployment was asked for, from the first to the last");
+    let (answered, slowest) = calls.all_answered().await?;
+    room.world.figure(
+        "the number of pods through six hands, never fewer than before",
+        format!("{numbers:?} in {}, {answered} calls, the slowest {}", seconds(took), seconds(slowest)),
+    );
+    Ok(())
+}
+
+/// A session in which calls follow each other.
+struct Busy {
+    session: Target,
+    pod: String,
+    answered: Arc<AtomicUsize>,
+    stop: Arc<AtomicBool>,
+    calls: JoinHandle<Result<Duration>>,
+}
+
+impl Busy {
+    /// Begins the calls. They go where `way` leads.
+    fn begin(session: &Target, way: &Target, pod: &str) -> Self {
+        let session = Target { address: way.address, ..session.clone() };
+        let (answered, stop) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+        let calls = {
+            let (session, pod) = (session.clone(), pod.to_owned());
+            let (answered, stop) = (Arc::clone(&answered), Arc::clone(&stop));
+            tokio::spawn(async move {
+                let mut slowest = Duration::ZERO;
+                while !stop.load(Ordering::Relaxed) {
+                    let begun = Instant::now();
+                    echo(&session).await.with_context(|| format!("a session of {pod}"))?;
+                    slowest = slowest.max(begun.elapsed());
+                    answered.fetch_add(1, Ordering::Relaxed);
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                Ok(slowest)
+            })
+        };
+        Self { session, pod: pod.to_owned(), answered, stop, calls }
+    }
+
+    /// Waits until some more calls were answered.
+    async fn more(&self) -> Result<()> {
+        let wanted = self.answered.load(Ordering::Relaxed) + 5;
+        until("calls to be answered", PODS, || async {
+            let answered = self.answered.load(Ordering::Relaxed);
+            ensure!(answered >= wanted || self.calls.is_finished(), "{answered} of {wanted} were answered");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Ends the calls: adds how many were answered to those of others, and which was the slowest.
+    async fn end(self, (calls, slowest): (usize, Duration)) -> Result<(usize, Duration)> {
+        self.stop.store(true, Ordering::Relaxed);
+        let longest = self.calls.await??;
+        Ok((calls + self.answered.load(Ordering::Relaxed), slowest.max(longest)))
+    }
+}
+
+pub(crate) async fn sessions_outlive_their_pods_and_find_fresh_ones(room: Room) -> Result<()> {
+    room.serve("breathing", &everything(&room, "breathing", 3)).await?;
+    let target = room.entrance("breathing", KEY).await?;
+    let pods = serving(&room, "breathing", 3).await?;
+    let told = told(&room, "breathing").await?;
+    let (mut busy, mut long, mut at) = (Vec::new(), Vec::new(), BTreeMap::new());
+    for pod in &pods {
+        let name = pod.name_any();
+        let at_pod = Target { address: room.pod_port(pod, port::PUBLIC).await?, ..target.clone() };
+        for session in try_join_all((0..5).map(|_| at_pod.begin_session())).await? {
+            busy.push(Busy::begin(&session, &target, &name));
+        }
+        long.push(Target { address: target.address, ..at_pod.begin_session().await? });
+        at.insert(name, at_pod);
+    }
+    for busy in &busy {
+        busy.more().await?;
+    }
+
+    // Down to one: the sessions of the two others go on through it, also once these begin none any more.
+    let start = Instant::now();
+    let arguments = json!({"duration": 12, "steps": 1});
+    let running = long.iter().map(|session| session.call("trigger-long-running-operation", arguments.clone()));
+    let (ran, stays) = tokio::join!(try_join_all(running), async {
+        room.kubectl(["scale", "mcpserver/breathing", "--replicas=1"]).await?;
+        let stays = serving(&room, "breathing", 1).await?.pop().context("one pod")?;
+        for (_, at_pod) in at.iter().filter(|(name, _)| **name != stays.name_any()) {
+            until("a leaving pod to begin no session any more", PODS, || begins_none(at_pod)).await?;
+        }
+        let before = room.metric(&stays, "mooring_server_sessions").await?;
+        try_join_all(begin(&target, 20).await?.iter().map(echo)).await.context("new sessions")?;
+        let begun = room.metric(&stays, "mooring_server_sessions").await? - before;
+        ensure!((begun - 20.0).abs() < 0.5, "{begun} of 20 new sessions began at the pod that stays");
+        for busy in &busy {
+            busy.more().await?;
+        }
+        anyhow::Ok(stays.name_any())
+    });
+    let stays = stays?;
+    ran.context("calls that ran when pods were to stop")?;
+    let old = at.remove(&stays).context("the pod that stays")?;
+    let (of_leaving, of_staying): (Vec<_>, Vec<_>) = busy.into_iter().partition(|busy| busy.pod != stays);
+    let mut tally = let_go(&room, &at, of_leaving, long, start).await?;
+
+    up_to_five(&room, &target, &old, &stays).await?;
+    for busy in of_staying {
+        busy.more().await?;
+        tally = busy.end(tally).await?;
+    }
+    assert_eq!(told.end().await?, [[true, true]], "available and ready at any time");
+    let (calls, slowest) = tally;
+    room.world.figure(
+        "calls in sessions while pods came and went, none failed",
+        format!("{calls} calls, the slowest {}", seconds(slowest)),
+    );
+    Ok(())
+}
+
+/// Whether a pod refuses to begin a session because it is to stop.
+async fn begins_none(at_pod: &Target) -> Result<()> {
+    match at_pod.begin_session().await {
+        Ok(session) => {
+            session.send("DELETE", "").await?;
+            bail!("it still begins sessions")
+        }
+        Err(refused) => {
+            ensure!(format!("{refused:#}").contains("503"), "{refused:#}");
+            Ok(())
+        }
+    }
+}
+
+/// Ends the sessions of two pods that are to stop, but for one: one pod is let go, the other waits until the drain is over.
+async fn let_go(
+    room: &Room,
+    at: &BTreeMap<String, Target>,
+    busy: Vec<Busy>,
+    mut over: Vec<Target>,
+    start: Instant,
+) -> Result<(usize, Duration)> {
+    let first = busy.first().context("sessions of pods that leave")?.pod.clone();
+    let (mut tally, mut last) = ((0, Duration::ZERO), None);
+    for busy in busy {
+        let (session, pod) = (busy.session.clone(), busy.pod.clone());
+        tally = busy.end(tally).await?;
+        if pod != first && last.is_none() {
+            last = Some(session);
+        } else {
+            over.push(session);
+        }
+    }
+    for session in &over {
+        let end = session.send("DELETE", "").await?;
+        ensure!(end.status.is_success(), "DELETE: {} {}", end.status, end.text());
+    }
+    let last = last.context("a session of the other pod")?;
+    let (early, ended) = tokio::try_join!(
+        async {
+            gone(at.get(&first).context("its port")?).await?;
+            anyhow::Ok(start.elapsed())
+        },
+        async {
+            over_at_last(&last).await?;
+            anyhow::Ok(start.elapsed())
+        },
+    )?;
+    ensure!(ended >= Duration::from_secs(40), "its session was over after {ended:?}, before linger and drain were");
+    room.world.figure(
+        "scaled from 3 to 1 under sessions: a front door without sessions gone, one with a session to its end",
+        format!("{}, {}", seconds(early), seconds(ended)),
+    );
+    Ok(tally)
+}
+
+/// Waits until a session is over. Until then it is served.
+async fn over_at_last(session: &Target) -> Result<()> {
+    let ping = json!({"jsonrpc": "2.0", "id": "still there", "method": "ping"}).to_string();
+    loop {
+        let answer = session.send("POST", ping.clone()).await?;
+        match answer.status {
+            StatusCode::OK => tokio::time::sleep(Duration::from_millis(50)).await,
+            StatusCode::NOT_FOUND => return Ok(()),
+            other => bail!("a session of a pod that stops: {other} {}", answer.text()),
+        }
+    }
+}
+
+/// Whoever is asked finds a fresh pod, and a fresh pod finds the others, from its first answer on.
+async fn up_to_five(room: &Room, target: &Target, old: &Target, stays: &str) -> Result<()> {
+    let known = old.begin_session().await?;
+    let start = Instant::now();
+    room.kubectl(["scale", "mcpserver/breathing", "--replicas=5"]).await?;
+    let fresh = until("four more pods with an address", PODS, || async {
+        let mut pods = room.pods("breathing").await?;
+        pods.retain(|pod| pod.name_any() != stays);
+        let addressed = pods.iter().filter(|pod| pod.status.as_ref().is_some_and(|status| status.pod_ip.is_some()));
+        ensure!(addressed.count() == 4, "there are {}", pods.len());
+        Ok(pods)
+    })
+    .await?;
+    let found = try_join_all(fresh.iter().map(|pod| reached(room, pod, &known))).await?;
+    let up = start.elapsed();
+    let ways = found.iter().map(|fresh| fresh.at_pod.address).chain([old.address, target.address]);
+    let mut slowest = found.iter().map(|fresh| fresh.slowest).max().unwrap_or_default();
+    for address in ways {
+        for fresh in &found {
+            let begun = Instant::now();
+            let session = Target { address, ..fresh.session.clone() };
+            echo(&session).await.with_context(|| format!("a session of the fresh pod {}", fresh.name))?;
+            slowest = slowest.max(begun.elapsed());
+        }
+    }
+    room.world.figure(
+        "scaled from 1 to 5: every fresh pod found by each other, the slowest first call between two",
+        format!("{}, {}", seconds(up), seconds(slowest)),
+    );
+    Ok(())
+}
+
+/// A pod that has just begun to answer.
+struct Fresh {
+    name: String,
+    at_pod: Target,
+    session: Target,
+    slowest: Duration,
+}
+
+/// As soon as a pod begins sessions: one of its own through an older pod, and one of that through the fresh one.
+async fn reached(room: &Room, pod: &Pod, known: &Target) -> Result<Fresh> {
+    let name = pod.name_any();
+    let address = room.pod_port(pod, port::PUBLIC).await?;
+    let mut at_pod = Target { address, ..known.clone() };
+    at_pod.headers.clear();
+    let session = until("a fresh pod to begin a session", PODS, || at_pod.begin_session()).await?;
+    let mut slowest = Duration::ZERO;
+    for (session, way) in [(&session, known), (known, &at_pod)] {
+        let begun = Instant::now();
+        let session = Target { address: way.address, ..session.clone() };
+        echo(&session).await.with_context(|| format!("between {name} and an older pod"))?;
+        slowest = slowest.max(begun.elapsed());
+    }
+    Ok(Fresh { name, at_pod, session, slowest })
+}
+
+/// Waits until nothing answers at a pod any more. The kubelet tells of a front door that has ended only once the pod has.
+async fn gone(at_pod: &Target) -> Result<()> {
+    until("a front door that nobody needs to be gone", PODS, || async {
+        ensure!(at_pod.send("GET", "").await.is_err(), "it answers");
+        Ok(())
+    })
+    .await
+}
