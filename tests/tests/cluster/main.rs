@@ -74,7 +74,6 @@ const SCENARIOS: &[Scenario] = scenarios! {
     Together Any changes::a_rollout_of_an_image_loses_no_call;
     Together Any changes::what_is_deleted_leaves_nothing;
     Together Any scale::the_number_of_pods_changes_hands_and_never_falls;
-    Together Any sessions::a_rollout_loses_no_session;
     Together Any peers::the_peer_port_is_for_pods_of_the_same_server;
     Together Any peers::sessions_where_everything_is_denied;
     Together Own("it drops packets between pods") peers::a_link_that_is_cut;
