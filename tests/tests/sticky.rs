@@ -1,9 +1,10 @@
-//! Sessions of servers that nobody here wrote, in three pods behind proxies that know nothing of sessions: every request
-//! goes to the next pod, on a connection of its own.
+//! Sessions of servers that nobody here wrote, in three pods behind two replicas of proxies that know nothing of sessions:
+//! every request goes by the next replica to the next pod, on a connection of its own.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
@@ -13,13 +14,16 @@ use mooring_tests::mcp::Target;
 use mooring_tests::parts::proxies;
 use mooring_tests::process::{PATIENCE, Process, free_port};
 use mooring_tests::server_process::{Server, ServerProcess};
+use mooring_tests::sessions::{Tool, Ways, all_right};
 use mooring_tests::wait::until;
 use serde_json::{Value, json};
 
 const PODS: u8 = 3;
-/// Sessions of the least that speaks MCP, through each proxy.
-const SESSIONS: usize = 40;
-const CALLS: usize = 10;
+/// Sessions of the least that speaks MCP, of each server through each proxy: 500 in all. How many of them at once.
+const SESSIONS: usize = 84;
+const AT_ONCE: usize = 20;
+/// Sessions over the transport of 2024-11-05 beside them.
+const OLDER: usize = 20;
 
 /// The pods of one server.
 struct Fleet {
@@ -176,51 +180,28 @@ fn envoy(listen: SocketAddr, pods: &[SocketAddr]) -> Value {
     }})
 }
 
-/// One session of the least that speaks MCP: initialize, calls, its own stream, the end, and what comes after it.
-async fn session(target: &Target, (tool, arguments): (&str, &Value), expected: &str) -> Result<()> {
-    let message = |id: usize, method: &str, params: Value| {
-        json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
-    };
-    let within = target.begin_session().await?;
-    for number in 1..=CALLS {
-        let call = within.send("POST", message(number, "tools/call", json!({"name": tool, "arguments": arguments})));
-        let answer = call.await?;
-        ensure!(answer.status == 200 && answer.text().contains(expected), "call: {} {}", answer.status, answer.text());
-    }
-    let stream = within.open("GET", "").await?;
-    ensure!(stream.status == 200, "GET: {}", stream.status);
-    drop(stream);
-    let end = within.send("DELETE", "").await?;
-    ensure!(end.status.is_success(), "DELETE: {} {}", end.status, end.text());
-    let after = within.send("POST", message(1, "ping", json!({}))).await?;
-    ensure!(after.status == 404 && after.text().contains("-32001"), "after the end: {} {}", after.status, after.text());
-    Ok(())
+/// Two replicas of a proxy, to which requests go in turn.
+async fn twice(proxy: Proxy, pods: &[SocketAddr]) -> Result<([Before; 2], Ways)> {
+    let (one, other) = tokio::try_join!(proxy.start(pods), proxy.start(pods))?;
+    let host = one.address.to_string();
+    let (address, key) = (one.address, Some(KEY.into()));
+    let ways = [one.address, other.address];
+    let ways = Ways::new(&Target { address, host, path: "/mcp".into(), key, headers: Vec::new() }, &ways);
+    Ok(([one, other], ways))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_session_stays_on_its_pod_behind_any_proxy() -> Result<()> {
-    let (hello, sum) = (json!({"message": "hello"}), json!({"a": 2, "b": 3}));
-    let servers = [(Server::Everything, ("echo", &hello), "Echo: hello"), (Server::FastMcp, ("add", &sum), "5")];
-    for (server, call, expected) in servers {
+    for (server, tool) in [(Server::Everything, Tool::echo()), (Server::FastMcp, Tool::add())] {
         let fleet = Fleet::start(server).await?;
         for proxy in [Proxy::Nginx, Proxy::Haproxy, Proxy::Envoy] {
-            let before = proxy.start(&fleet.addresses()).await?;
-            let host = before.address.to_string();
-            let target = Target {
-                address: before.address,
-                host,
-                path: "/mcp".into(),
-                key: Some(KEY.into()),
-                headers: Vec::new(),
-            };
+            let (before, ways) = twice(proxy, &fleet.addresses()).await?;
             let passed_on = fleet.sum("mooring_server_forwards_total").await?;
-            let sessions = (0..SESSIONS).map(|_| session(&target, call, expected));
-            let ended = futures::future::join_all(sessions).await;
-            let good = ended.iter().filter(|ended| ended.is_ok()).count();
-            let words: Vec<_> =
-                ended.iter().filter_map(|ended| ended.as_ref().err()).map(|error| format!("{error:#}")).collect();
-            println!("{proxy:?} before {server:?}: {good} of {SESSIONS} sessions");
-            ensure!(good == SESSIONS, "{words:?}\n{}", before.process.log_text());
+            let start = Instant::now();
+            let log = || format!("{}{}", before[0].process.log_text(), before[1].process.log_text());
+            all_right(SESSIONS, AT_ONCE, || ways.whole(&tool)).await.with_context(log)?;
+            all_right(OLDER, AT_ONCE, || ways.older(&tool)).await.context("over HTTP+SSE").with_context(log)?;
+            println!("two of {proxy:?} before {server:?}: {SESSIONS} + {OLDER} sessions right, {:?}", start.elapsed());
             let passed_on = fleet.sum("mooring_server_forwards_total").await? - passed_on;
             ensure!(passed_on > 1.0, "nothing was passed on: the proxy keeps sessions itself");
             let clients = [
@@ -230,11 +211,11 @@ async fn every_session_stays_on_its_pod_behind_any_proxy() -> Result<()> {
                 (Client::TypeScript, Transport::StreamableHttp, "/mcp"),
             ];
             for (client, transport, path) in clients {
-                let url = format!("http://{}{path}", before.address);
-                let session = Session::new(url).key(KEY).legacy().over(transport).call(call.0, call.1.clone());
-                let report = client.run(&session).await;
+                let url = format!("http://{}{path}", before[0].address);
+                let session = Session::new(url).key(KEY).legacy().over(transport);
+                let report = client.run(&session.call(tool.name, tool.arguments.clone())).await;
                 let report = report.with_context(|| format!("{client:?} over {transport:?} behind {proxy:?}"))?;
-                ensure!(!report.is_error && report.text.join(" ") == expected, "{report:?}");
+                ensure!(!report.is_error && report.text.join(" ") == tool.says, "{report:?}");
             }
         }
         until("no session to be left", PATIENCE, || async {
