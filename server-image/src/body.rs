@@ -15,6 +15,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
 use tokio::time::{Instant, timeout_at};
 
+use crate::clock;
 use crate::refusal::Refusal;
 use crate::wire::fault::Fault;
 
@@ -94,23 +95,29 @@ pub async fn discard(rest: &mut Body) -> bool {
     tokio::time::timeout(ON_ITS_WAY, all).await.is_ok()
 }
 
-/// How long the beginning of an answer waits for what follows.
+/// How long the head of an answer waits for what follows: alone it tells nobody anything.
+const HEAD_ALONE: Duration = Duration::from_millis(500);
+/// How long the beginning of a body waits for its end.
 const MOMENT: Duration = Duration::from_millis(10);
 /// Most that waits.
 const GATHERED_MAXIMUM: usize = 64 * 1024;
 
 /// Lets the beginning of an answer wait a moment, so that a short one leaves in one piece, its length told. What takes
-/// longer flows from then on as it comes. It is for the same proxies as [`discard`]: they may close the connection when the
-/// answer's head arrives, and what has not arrived by then is lost to their client.
+/// longer flows from then on as it comes. It is for the same proxies as [`discard`]: while they have not noticed yet that
+/// the request has no more bytes, they close the connection when the answer's head arrives, and what has not arrived by
+/// then is lost to their client. On a busy node they take tens of milliseconds to notice.
 pub async fn gathered(mut body: Body) -> Body {
-    let mut moment = std::pin::pin!(tokio::time::sleep(MOMENT));
+    let mut due = std::pin::pin!(tokio::time::sleep(HEAD_ALONE));
     let (mut frames, mut length) = (Vec::new(), 0);
     while length < GATHERED_MAXIMUM {
         let frame = tokio::select! {
             biased;
             frame = body.frame() => frame,
-            () = &mut moment => break,
+            () = &mut due => break,
         };
+        if frames.is_empty() {
+            due.as_mut().reset(clock::instant() + MOMENT);
+        }
         match frame {
             None => return whole(frames),
             Some(Err(error)) => {

@@ -312,3 +312,23 @@ async fn the_beginning_of_an_answer_is_gathered() {
     drop(sender);
     assert_eq!(next(&mut long).await, None);
 }
+
+/// A head without a body behind it is held for longer: the connection that it would leave on may be about to break.
+#[tokio::test(start_paused = true)]
+async fn a_head_waits_for_what_follows_it() {
+    let milliseconds = std::time::Duration::from_millis;
+    let (begun, (sender, body)) = (tokio::time::Instant::now(), feed());
+    let says = async {
+        tokio::time::sleep(milliseconds(300)).await;
+        sender.send("data: 1\n\n".into()).unwrap();
+        drop(sender);
+    };
+    let (whole, ()) = tokio::join!(gathered(body), says);
+    assert_eq!((begun.elapsed(), http_body::Body::size_hint(&whole).exact()), (milliseconds(300), Some(9)));
+
+    let (begun, (sender, body)) = (tokio::time::Instant::now(), feed());
+    let mut silent = Response::new(gathered(body).await);
+    assert_eq!(begun.elapsed(), milliseconds(500));
+    sender.send("data: 1\n\n".into()).unwrap();
+    assert_eq!(next(&mut silent).await.as_deref(), Some("data: 1\n\n"));
+}
