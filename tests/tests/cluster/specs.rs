@@ -36,6 +36,13 @@ pub(crate) fn everything(room: &Room, name: &str, replicas: u8) -> Value {
     })
 }
 
+/// The FastMCP server, which keeps its sessions in its memory, too, and heeds SIGTERM.
+pub(crate) fn fastmcp(room: &Room, name: &str, replicas: u8) -> Value {
+    let http = json!({"image": room.image(servers::FASTMCP), "port": 8000});
+    let keys = json!({"keys": [{"name": KEY}]});
+    json!({"http": http, "replicas": replicas, "hosts": [room.host(name)], "ingress": {}, "auth": keys})
+}
+
 /// The server that records what reaches it, its program in a ConfigMap that must be applied, too.
 pub(crate) fn recorder(room: &Room, name: &str, text: &str) -> Value {
     let mut spec = node(room, name, &["/usr/bin/node"], &["/program/recorder.mjs", text]);

@@ -12,24 +12,28 @@ use crate::room::Room;
 use crate::specs::{self, KEY};
 use crate::world::{PODS, seconds};
 
-/// Sessions, and how many of them at once.
+/// Sessions of each of two servers, and how many of them at once.
 const SESSIONS: usize = 250;
 const AT_ONCE: usize = 8;
 /// Sessions over the transport of 2024-11-05.
 const OLDER: usize = 50;
 
 pub(crate) async fn each_is_right_to_its_end(room: Room) -> Result<()> {
-    serve(&room, "sticky", &specs::everything(&room, "sticky", 3)).await?;
-    let (ways, echo) = (room.entrances("sticky", KEY).await?, Tool::echo());
-    let start = Instant::now();
-    all_right(SESSIONS, AT_ONCE, || ways.whole(&echo)).await?;
-    let took = start.elapsed();
-    let passed_on = sum(&room, "sticky", "mooring_server_forwards_total").await?;
-    ensure!(passed_on > 1.0, "nothing was passed on: each request met its pod by chance?");
-    room.world.figure(
-        "sessions of server-everything in 3 pods behind 2 Traefiks: right, requests passed on, all in",
-        format!("{SESSIONS} of {SESSIONS}, {passed_on}, {}", seconds(took)),
-    );
+    let (everything, fastmcp) = (specs::everything(&room, "everything", 3), specs::fastmcp(&room, "fastmcp", 3));
+    tokio::try_join!(serve(&room, "everything", &everything), serve(&room, "fastmcp", &fastmcp))?;
+    for (server, tool) in [("everything", Tool::echo()), ("fastmcp", Tool::add())] {
+        let ways = room.entrances(server, KEY).await?;
+        let start = Instant::now();
+        all_right(SESSIONS, AT_ONCE, || ways.whole(&tool)).await.with_context(|| server.to_owned())?;
+        let took = start.elapsed();
+        let passed_on = sum(&room, server, "mooring_server_forwards_total").await?;
+        ensure!(passed_on > 1.0, "nothing was passed on: each request met its pod by chance?");
+        room.world.figure(
+            format!("sessions of {server} in 3 pods behind 2 Traefiks: right, requests passed on, all in"),
+            format!("{SESSIONS} of {SESSIONS}, {passed_on}, {}", seconds(took)),
+        );
+    }
+    let (ways, echo) = (room.entrances("everything", KEY).await?, Tool::echo());
     let start = Instant::now();
     all_right(OLDER, AT_ONCE, || ways.older(&echo)).await.context("over HTTP+SSE")?;
     room.world.figure(
@@ -39,8 +43,8 @@ pub(crate) async fn each_is_right_to_its_end(room: Room) -> Result<()> {
 
     // A pod that is gone without a word takes its own sessions along, and no other.
     let target = ways.next();
-    let pods = room.pods("sticky").await?;
-    let sessions = spread(&room.at_each_pod(&target, "sticky").await?, &ways, 3).await?;
+    let pods = room.pods("everything").await?;
+    let sessions = spread(&room.at_each_pod(&target, "everything").await?, &ways, 3).await?;
     all_answer(&sessions).await?;
     let gone = pods.first().and_then(|pod| pod.metadata.name.clone()).context("no pod")?;
     room.kubectl(["delete", "pod", &gone, "--grace-period=0", "--force"]).await?;
