@@ -317,7 +317,7 @@ async fn the_beginning_of_an_answer_is_gathered() {
 #[tokio::test(start_paused = true)]
 async fn a_head_waits_for_what_follows_it() {
     let milliseconds = std::time::Duration::from_millis;
-    let (begun, (sender, body)) = (tokio::time::Instant::now(), feed());
+    let (begun, (sender, body)) = (crate::clock::instant(), feed());
     let says = async {
         tokio::time::sleep(milliseconds(300)).await;
         sender.send("data: 1\n\n".into()).unwrap();
@@ -326,7 +326,7 @@ async fn a_head_waits_for_what_follows_it() {
     let (whole, ()) = tokio::join!(gathered(body), says);
     assert_eq!((begun.elapsed(), http_body::Body::size_hint(&whole).exact()), (milliseconds(300), Some(9)));
 
-    let (begun, (sender, body)) = (tokio::time::Instant::now(), feed());
+    let (begun, (sender, body)) = (crate::clock::instant(), feed());
     let mut silent = Response::new(gathered(body).await);
     assert_eq!(begun.elapsed(), milliseconds(500));
     sender.send("data: 1\n\n".into()).unwrap();
