@@ -21,7 +21,7 @@ const READ_MUCH: usize = 64 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
     /// The connection failed.
-    #[error("the connection failed: {0}")]
+    #[error("the connection failed")]
     Connection(#[from] io::Error),
     /// The server closed it.
     #[error("the server closed the connection before its answer had ended")]

@@ -50,11 +50,11 @@ pub struct Loopback {
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// There is no connection, so nothing was sent.
-    #[error("no connection: {0}")]
-    Away(std::io::Error),
+    #[error("no connection")]
+    Away(#[source] std::io::Error),
     /// The connection broke, after something may have been sent.
-    #[error("the connection broke: {0}")]
-    Broken(Broken),
+    #[error("the exchange broke off")]
+    Broken(#[source] Broken),
 }
 
 impl Loopback {
