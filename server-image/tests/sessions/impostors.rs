@@ -3,15 +3,9 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use super::common::{eventually, now};
-use super::http::send;
-use super::pods::{Pod, Server, bare, is_unknown, message};
-
-/// With so many bytes a front door proves itself, which say nothing to whoever has no key.
-const PROOF: usize = 68;
-const BOUNDED: Duration = Duration::from_secs(15);
+use super::common::eventually;
+use super::pods::{PROOF, Pod, Server, is_out_of_reach, is_unknown};
 
 type Heard = Arc<Mutex<Vec<Vec<u8>>>>;
 
@@ -49,16 +43,6 @@ fn orphan() -> (Server, Pod, String) {
     (server, other, token)
 }
 
-/// Asks for the session in every way: each answer says that there is none.
-fn asks(other: &Pod, token: &str) {
-    let begun = now();
-    for request in [message("tools/list", token, "a secret"), bare("GET", token), bare("DELETE", token)] {
-        let answer = send(&other.public, &request);
-        assert!(is_unknown(&answer), "{answer}");
-    }
-    assert!(begun.elapsed() < BOUNDED, "{:?}", begun.elapsed());
-}
-
 #[test]
 fn a_listener_at_the_address_of_a_pod_receives_nothing() {
     let settings = [&[0, 0, 0, 4, 0, 0, 0, 0, 0][..], &[0, 0, 0, 4, 1, 0, 0, 0, 0]].concat();
@@ -74,7 +58,7 @@ fn a_listener_at_the_address_of_a_pod_receives_nothing() {
             scope.spawn(move || {
                 let (server, other, token) = orphan();
                 let heard = impostor(server.address(1), first, then);
-                asks(&other, &token);
+                is_out_of_reach(&other, &token);
                 assert_eq!(other.tells(), [why], "{who}");
                 let heard = heard.lock().unwrap();
                 assert!(!heard.is_empty() && heard.iter().all(|heard| heard.len() == most), "{who}: {heard:?}");
@@ -89,7 +73,7 @@ fn a_front_door_of_another_server_at_the_address_of_a_pod_receives_nothing() {
     // It says to be the same pod, and has a session key of its own.
     let foreign = Server::with(2, 1000, server.port);
     let (impostor, link) = foreign.behind_a_link(1);
-    asks(&other, &token);
+    is_out_of_reach(&other, &token);
     assert_eq!(other.tells(), ["unproved"]);
     let heard = link.heard();
     assert!(!heard.is_empty() && heard.iter().all(|heard| heard.len() <= PROOF), "{heard:?}");

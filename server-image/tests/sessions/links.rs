@@ -8,13 +8,10 @@ use super::backend::large;
 use super::common::{eventually, now};
 use super::http::send;
 use super::link::{CUT, Pass};
-use super::pods::{Pod, Server, bare, body, is_unknown, message, status};
+use super::pods::{BOUNDED, PROOF, Pod, Server, bare, body, is_out_of_reach, message, status};
 
-/// Longest wait for an answer that comes by a link that is cut: 5 s, and what a busy machine adds.
-const BOUNDED: Duration = Duration::from_secs(15);
-/// So many bytes a front door says first, the other proves itself with, and it proves itself with.
+/// So many bytes a front door says first, and answers a proof with.
 const GREETING: usize = 40;
-const PROOF: usize = 68;
 const ANSWER: usize = 32;
 
 /// A request whose answer is read as it comes.
@@ -47,16 +44,6 @@ impl Reader {
         assert!(self.begun.elapsed() < BOUNDED, "after {:?}: {}", self.begun.elapsed(), self.heard);
         self.heard
     }
-}
-
-/// Whether each kind of request is answered in time that there is no such session.
-fn is_out_of_reach(through: &Pod, token: &str) {
-    let begun = now();
-    for request in [message("tools/list", token, "a secret"), bare("GET", token), bare("DELETE", token)] {
-        let answer = send(&through.public, &request);
-        assert!(is_unknown(&answer), "{answer}");
-    }
-    assert!(begun.elapsed() < BOUNDED, "{:?}", begun.elapsed());
 }
 
 #[test]

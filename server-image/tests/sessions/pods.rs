@@ -1,14 +1,20 @@
 //! The pods of a server, and what a client asks them.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::time::Duration;
 
 use mooring_contract::SessionKey;
 use mooring_contract::session_key::ENTROPY;
 
 use super::backend::Backend;
-use super::common::{Running, program};
+use super::common::{Running, now, program};
 use super::http::send;
 use super::link::Link;
+
+/// With so many bytes a front door proves itself to another, which say nothing to whoever has no key.
+pub const PROOF: usize = 68;
+/// Longest wait for an answer where a pod cannot be reached: 5 s, and what a busy machine adds.
+pub const BOUNDED: Duration = Duration::from_secs(15);
 
 const STATUS_TOKEN: &str = "status-token-of-the-test";
 const QUIET: &str = "info,mooring_server::log=error";
@@ -166,4 +172,14 @@ pub fn is_unknown(answer: &str) -> bool {
 /// The body of an answer that has a length.
 pub fn body(answer: &str) -> &str {
     answer.split_once("\r\n\r\n").unwrap().1
+}
+
+/// Whether each kind of request is answered in time that there is no such session.
+pub fn is_out_of_reach(through: &Pod, token: &str) {
+    let begun = now();
+    for request in [message("tools/list", token, "a secret"), bare("GET", token), bare("DELETE", token)] {
+        let answer = send(&through.public, &request);
+        assert!(is_unknown(&answer), "{answer}");
+    }
+    assert!(begun.elapsed() < BOUNDED, "{:?}", begun.elapsed());
 }
