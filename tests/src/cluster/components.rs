@@ -166,8 +166,7 @@ impl Layout {
     /// Measures what pods use, and serves it behind the API server.
     pub(super) fn metrics(&self, metrics_server: &Path) -> Component {
         let mut argv = vec![show(metrics_server)];
-        argv.extend(self.authenticated("metrics-server"));
-        argv.retain(|argument| !argument.starts_with("--bind-address") && !argument.starts_with("--cert-dir"));
+        argv.extend(self.known("metrics-server"));
         argv.extend([
             format!("--bind-address={}", self.first().address),
             "--secure-port=4443".into(),
@@ -182,15 +181,19 @@ impl Layout {
         Component { argv, ..self.component("metrics-server", Vec::new()) }
     }
 
-    fn authenticated(&self, name: &str) -> Vec<String> {
+    /// How a component is known to the API server, and knows who asks it.
+    fn known(&self, name: &str) -> Vec<String> {
         let kubeconfig = self.kubeconfig(name);
-        vec![
-            format!("--kubeconfig={kubeconfig}"),
-            format!("--authentication-kubeconfig={kubeconfig}"),
-            format!("--authorization-kubeconfig={kubeconfig}"),
-            "--bind-address=127.0.0.1".into(),
-            format!("--cert-dir={}", self.own(name)),
-        ]
+        ["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"]
+            .map(|flag| format!("--{flag}={kubeconfig}"))
+            .into()
+    }
+
+    /// The same for one that only its own node asks.
+    fn authenticated(&self, name: &str) -> Vec<String> {
+        let mut argv = self.known(name);
+        argv.extend(["--bind-address=127.0.0.1".into(), format!("--cert-dir={}", self.own(name))]);
+        argv
     }
     fn component(&self, name: &'static str, arguments: Vec<String>) -> Component {
         let argv = std::iter::once(name.to_owned()).chain(arguments).collect();
