@@ -1,5 +1,7 @@
-// An MCP server without sessions that keeps every tools/call it was sent, headers and all, and shows them at /seen: what
-// the front door lets through, and what it does not. The second argument is the text that its only tool answers.
+// An MCP server that keeps every tools/call it was sent, headers and all, and shows them at /seen: what the front door lets
+// through, and what it does not. The first argument is the text that its only tool answers; with a second one it gives each
+// client the id of a session.
+import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 
 const seen = [];
@@ -28,6 +30,7 @@ const server = createServer((request, response) => {
     const message = JSON.parse(body);
     if (message.method === "tools/call") seen.push({ headers: request.headers, message });
     if (message.id === undefined) return reply(202);
+    if (message.method === "initialize" && process.argv[3]) response.setHeader("mcp-session-id", randomUUID());
     const result = answers[message.method]?.();
     const error = { code: -32601, message: `no method ${message.method}` };
     reply(200, { jsonrpc: "2.0", id: message.id, ...(result ? { result } : { error }) });

@@ -79,6 +79,7 @@ const SCENARIOS: &[Scenario] = scenarios! {
     Together Own("it drops packets between pods") peers::a_link_that_is_cut;
     Together Own("it hands the address of a pod to another") peers::a_pod_that_has_the_address_of_another;
     Together Any sessions::a_rollout_loses_no_session;
+    Together Any sessions::what_clients_say_of_sessions_is_checked;
     Together Any sessions::each_is_right_to_its_end;
     Together Own("it kills processes of pods") sessions::a_killed_process_ends_only_its_own;
     Together Own("it stops processes of pods") sessions::a_pod_that_stands_still_is_waited_for;

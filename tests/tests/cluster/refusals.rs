@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use http::StatusCode;
+use k8s_openapi::api::core::v1::Pod;
 use mooring_tests::mcp::{Answer, Target};
 use serde_json::{Value, json};
 
@@ -15,10 +16,9 @@ fn call() -> String {
         .to_string()
 }
 
-/// What the backend was sent so far.
-async fn seen(room: &Room) -> Result<Vec<Value>> {
-    let pods = room.pods("recorder").await?;
-    let address = room.pod_port(pods.first().context("no pod")?, 8000).await?;
+/// What the recorder of a pod was sent so far.
+pub(crate) async fn seen(room: &Room, pod: &Pod) -> Result<Vec<Value>> {
+    let address = room.pod_port(pod, 8000).await?;
     let target = Target { address, host: "localhost".into(), path: "/seen".into(), key: None, headers: Vec::new() };
     Ok(serde_json::from_slice(&target.send("GET", "").await?.body)?)
 }
@@ -69,7 +69,9 @@ pub(crate) async fn what_is_refused_never_reaches_the_backend(room: Room) -> Res
         let answer = at_the_service.with_host(host).send("POST", call()).await?;
         refused(&answer, StatusCode::MISDIRECTED_REQUEST, host)?;
     }
-    let seen_before = seen(&room).await?;
+    let pods = room.pods("recorder").await?;
+    let pod = pods.first().context("no pod")?;
+    let seen_before = seen(&room, pod).await?;
     ensure!(seen_before.is_empty(), "the backend was called: {seen_before:?}");
 
     // The good call is the proof that the recorder would have seen the others.
@@ -80,7 +82,7 @@ pub(crate) async fn what_is_refused_never_reaches_the_backend(room: Room) -> Res
     let by_api_key =
         through_traefik.with_key(None).with_header("x-api-key", through_traefik.key.as_deref().unwrap_or(""));
     ensure!(by_api_key.send("POST", call()).await?.status == StatusCode::OK, "x-api-key opens it, too");
-    let seen = seen(&room).await?;
+    let seen = seen(&room, pod).await?;
     ensure!(seen.len() == 2, "two calls were let through: {seen:?}");
     for request in &seen {
         let headers = request["headers"].as_object().context("headers")?;

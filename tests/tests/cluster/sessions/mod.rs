@@ -2,11 +2,13 @@
 //! sessions, whatever happens to the pods.
 
 mod kills;
+mod named;
 mod right;
 mod rollout;
 mod still;
 
 pub(crate) use kills::a_killed_process_ends_only_its_own;
+pub(crate) use named::what_clients_say_of_sessions_is_checked;
 pub(crate) use right::each_is_right_to_its_end;
 pub(crate) use rollout::a_rollout_loses_no_session;
 pub(crate) use still::a_pod_that_stands_still_is_waited_for;
