@@ -69,6 +69,12 @@ pub fn conformance_server() -> Result<Product> {
     product(CONFORMANCE_SERVER, "conformance-server", &[])
 }
 
+/// The static binary of another program of this workspace, built as those that ship.
+pub fn program(package: &str) -> Result<PathBuf> {
+    compile(&[package])?;
+    Ok(target().join(TARGET).join("release").join(package))
+}
+
 fn compile(packages: &[&str]) -> Result<()> {
     toolchain()?;
     let what = format!("Building {} as static binaries (a few minutes the first time)", packages.join(", "));

@@ -20,7 +20,7 @@ use serde::Serialize;
 pub enum Bench {
     /// The main job: images, front door at rest, apply to first answer, 200 and 1,000 servers
     Main,
-    /// The front door beside nginx, Envoy, HAProxy and mcp-proxy: CPU for each call, latency, memory
+    /// The front door beside nginx, Envoy, HAProxy, mcp-proxy and a bare relay: CPU for each call, latency, memory
     FrontDoor,
     /// Sessions: what it costs to pass a call on to another pod, to begin and to hold one; which stay whole, beside nginx, HAProxy and Envoy
     Sessions,

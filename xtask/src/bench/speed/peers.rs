@@ -4,12 +4,16 @@ use std::path::Path;
 
 use anyhow::Result;
 use mooring_tests::parts::proxies;
+use mooring_tests::product;
 
 use crate::bench::rig::door::Door;
 use crate::bench::rig::load::Target;
 use crate::bench::rig::proxies::{envoy, haproxy, nginx};
 use crate::bench::rig::running::{Running, Start};
 use crate::bench::rig::{Room, free, words, write};
+
+/// The program of [`Peer::Bare`].
+const BARE: &str = "bare-relay";
 
 /// A proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +22,8 @@ pub enum Peer {
     Direct,
     /// Ours, with everything on.
     Mooring,
+    /// The least that one on the same library could do.
+    Bare,
     /// nginx.
     Nginx,
     /// Envoy.
@@ -30,13 +36,15 @@ pub enum Peer {
 
 impl Peer {
     /// All of them.
-    pub const ALL: [Self; 6] = [Self::Direct, Self::Mooring, Self::Nginx, Self::Envoy, Self::Haproxy, Self::McpProxy];
+    pub const ALL: [Self; 7] =
+        [Self::Direct, Self::Mooring, Self::Bare, Self::Nginx, Self::Envoy, Self::Haproxy, Self::McpProxy];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
             Self::Mooring => "mooring-server",
+            Self::Bare => BARE,
             Self::Nginx => "nginx",
             Self::Envoy => "envoy",
             Self::Haproxy => "haproxy",
@@ -48,6 +56,7 @@ impl Peer {
     pub fn install(self) -> Result<()> {
         match self {
             Self::Direct | Self::Mooring => Ok(()),
+            Self::Bare => product::program(BARE).map(drop),
             Self::Nginx => proxies::nginx().map(drop),
             Self::Envoy => proxies::envoy().map(drop),
             Self::Haproxy => proxies::haproxy().map(drop),
@@ -62,6 +71,7 @@ impl Peer {
         let start = match self {
             Self::Direct => return Ok(Running::nothing(Target::at(([127, 0, 0, 1], backend).into()))),
             Self::Mooring => return Ok(Door::alone(&room.door, &folder, backend).await?.running),
+            Self::Bare => bare(target, backend)?,
             Self::Nginx => nginx(&folder, target, &[backend], "")?,
             Self::Envoy => envoy(&folder, target, &[backend], &[])?,
             Self::Haproxy => haproxy(&folder, target, &[backend], "")?,
@@ -69,6 +79,11 @@ impl Peer {
         };
         Running::start(start, &folder).await
     }
+}
+
+fn bare(target: Target, backend: u16) -> Result<Start> {
+    let arguments = words(&[&target.address.to_string(), &format!("127.0.0.1:{backend}"), &target.key]);
+    Ok(Start { program: product::program(BARE)?, arguments, target })
 }
 
 fn mcp_proxy(folder: &Path, target: Target, backend: u16) -> Result<Start> {
