@@ -1,7 +1,7 @@
 //! Calls without an end, while something happens: how many were answered, and which were not.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
@@ -20,6 +20,7 @@ const CALLERS: usize = 2;
 pub(crate) struct Calls {
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicUsize>,
+    last_failure: Arc<Mutex<String>>,
     callers: Vec<JoinHandle<Tally>>,
 }
 
@@ -71,9 +72,10 @@ impl Calls {
         F: Future<Output = Result<()>> + Send,
     {
         let (stop, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let last_failure = Arc::new(Mutex::new("none failed".to_owned()));
         let start = Instant::now();
         let callers = callers.into_iter().map(|call| {
-            let (stop, answered) = (Arc::clone(&stop), Arc::clone(&answered));
+            let (stop, answered, last_failure) = (Arc::clone(&stop), Arc::clone(&answered), Arc::clone(&last_failure));
             tokio::spawn(async move {
                 let mut tally = Tally::default();
                 while !stop.load(Ordering::Relaxed) {
@@ -83,10 +85,11 @@ impl Calls {
                             tally.answered += 1;
                             answered.fetch_add(1, Ordering::Relaxed);
                         }
-                        Err(error) => tally.failures.push(Failure {
-                            status: Refused::status(&error),
-                            words: format!("{:?} to {:?}: {error:#}", begun - start, start.elapsed()),
-                        }),
+                        Err(error) => {
+                            let words = format!("{:?} to {:?}: {error:#}", begun - start, start.elapsed());
+                            last_failure.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&words);
+                            tally.failures.push(Failure { status: Refused::status(&error), words });
+                        }
                     }
                     tally.slowest = tally.slowest.max(begun.elapsed());
                     tokio::time::sleep(pause).await;
@@ -95,7 +98,7 @@ impl Calls {
             })
         });
         let callers = callers.collect();
-        Self { stop, answered, callers }
+        Self { stop, answered, last_failure, callers }
     }
 
     /// How many were answered so far.
@@ -108,7 +111,10 @@ impl Calls {
         let wanted = self.answered() + count;
         let limit = Instant::now() + Duration::from_secs(60);
         while self.answered() < wanted {
-            ensure!(Instant::now() < limit, "only {} of {wanted} calls were answered", self.answered());
+            if Instant::now() >= limit {
+                let last = self.last_failure.lock().unwrap_or_else(PoisonError::into_inner);
+                bail!("only {} of {wanted} calls were answered; the last failure: {last}", self.answered());
+            }
             tokio::time::sleep(PAUSE).await;
         }
         Ok(())

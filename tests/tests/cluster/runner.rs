@@ -158,8 +158,15 @@ pub(crate) async fn run(all: &[Scenario]) -> Result<bool> {
 async fn one(world: &Arc<World>, scenario: Scenario) -> (&'static str, Result<(), String>) {
     let start = Instant::now();
     let outcome = in_a_room(world, scenario).await;
-    let verdict = if outcome.is_ok() { "ok" } else { "FAILED" };
-    println!("test {} ... {verdict} ({:.1} s)", scenario.name, start.elapsed().as_secs_f64());
+    let took = start.elapsed().as_secs_f64();
+    match &outcome {
+        Ok(()) => println!("test {} ... ok ({took:.1} s)", scenario.name),
+        // All of it stands at the end, which a run that is stopped does not see.
+        Err(error) => {
+            let cause = error.lines().next().unwrap_or_default();
+            println!("test {} ... FAILED ({took:.1} s): {cause}", scenario.name);
+        }
+    }
     (scenario.name, outcome)
 }
 
