@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use futures::StreamExt as _;
+use futures::{FutureExt as _, StreamExt as _};
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http_body::{Body as _, Frame};
@@ -95,29 +95,35 @@ pub async fn discard(rest: &mut Body) -> bool {
     tokio::time::timeout(ON_ITS_WAY, all).await.is_ok()
 }
 
-/// How long the head of an answer waits for what follows: alone it tells nobody anything.
+/// How long the head of an answer waits for what follows, if that says anything: alone it tells nobody anything.
 const HEAD_ALONE: Duration = Duration::from_millis(500);
-/// How long the beginning of a body waits for its end.
+/// From when on the beginning of an answer need not wait for its end.
+const BEGINNING: Duration = Duration::from_millis(100);
+/// How long it waits for its end even then.
 const MOMENT: Duration = Duration::from_millis(10);
+/// Lines of an event stream that tell nothing without data.
+const SILENT_FIELDS: [&[u8]; 4] = [b":", b"id:", b"retry:", b"event:"];
 /// Most that waits.
 const GATHERED_MAXIMUM: usize = 64 * 1024;
 
-/// Lets the beginning of an answer wait a moment, so that a short one leaves in one piece, its length told. What takes
-/// longer flows from then on as it comes. It is for the same proxies as [`discard`]: while they have not noticed yet that
-/// the request has no more bytes, they close the connection when the answer's head arrives, and what has not arrived by
-/// then is lost to their client. On a busy node they take tens of milliseconds to notice.
+/// Lets the beginning of an answer wait a moment, so that one that is soon over leaves in one piece, its length told. What
+/// takes longer flows from then on as it comes. It is for the same proxies as [`discard`]: while they have not noticed yet
+/// that the request has no more bytes, they close the connection when the answer's head arrives, and what has not arrived
+/// by then is lost to their client. On a busy node they take tens of milliseconds to notice.
 pub async fn gathered(mut body: Body) -> Body {
-    let mut due = std::pin::pin!(tokio::time::sleep(HEAD_ALONE));
-    let (mut frames, mut length) = (Vec::new(), 0);
+    let (mut begun, mut due) = (None, None);
+    let (mut frames, mut length, mut says_something) = (Vec::new(), 0, false);
     while length < GATHERED_MAXIMUM {
-        let frame = tokio::select! {
-            biased;
-            frame = body.frame() => frame,
-            () = &mut due => break,
+        // Most answers are there at once: no clock is read for them, and no timer made.
+        let frame = if let Some(frame) = body.frame().now_or_never() {
+            frame
+        } else {
+            let now = clock::instant();
+            let begun = *begun.get_or_insert(now);
+            let patience = || if says_something { (begun + BEGINNING).max(now + MOMENT) } else { begun + HEAD_ALONE };
+            let Ok(frame) = timeout_at(*due.get_or_insert_with(patience), body.frame()).await else { break };
+            frame
         };
-        if frames.is_empty() {
-            due.as_mut().reset(clock::instant() + MOMENT);
-        }
         match frame {
             None => return whole(frames),
             Some(Err(error)) => {
@@ -125,13 +131,30 @@ pub async fn gathered(mut body: Body) -> Body {
                 return StreamBody::new(futures::stream::iter(frames)).boxed_unsync();
             }
             Some(Ok(frame)) => {
+                if !says_something && !frame.data_ref().is_some_and(|data| is_silent(data)) {
+                    (says_something, due) = (true, None);
+                }
                 length += frame.data_ref().map_or(0, Bytes::len);
                 frames.push(Ok(frame));
+                if body.is_end_stream() {
+                    return whole(frames);
+                }
             }
         }
     }
     let rest = futures::stream::unfold(body, |mut body| async move { Some((body.frame().await?, body)) });
     StreamBody::new(futures::stream::iter(frames).chain(rest)).boxed_unsync()
+}
+
+/// Whether these are events of an event stream without any data, as many servers begin their streams: an id to resume
+/// from, a time to retry after, comments (MCP 2025-11-25, Streamable HTTP; HTML, server-sent events).
+fn is_silent(events: &[u8]) -> bool {
+    let silent = |line: &[u8]| match line.strip_prefix(b"data:") {
+        Some(data) => data.trim_ascii().is_empty(),
+        None => SILENT_FIELDS.iter().any(|field| line.starts_with(field)),
+    };
+    events.ends_with(b"\n")
+        && events.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).all(|line| line.is_empty() || silent(line))
 }
 
 /// An answer that has ended; with trailers it stays in its pieces.

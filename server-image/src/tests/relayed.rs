@@ -313,22 +313,60 @@ async fn the_beginning_of_an_answer_is_gathered() {
     assert_eq!(next(&mut long).await, None);
 }
 
-/// A head without a body behind it is held for longer: the connection that it would leave on may be about to break.
+/// A head without anything said behind it is held for longer: the connection that it would leave on may be about to break.
 #[tokio::test(start_paused = true)]
 async fn a_head_waits_for_what_follows_it() {
     let milliseconds = std::time::Duration::from_millis;
+    // What is there at once, and how long the head is held when nothing comes after it.
+    for (at_once, held) in [
+        ("", 500),
+        (": hello\n\n", 500),
+        ("id: 1_0\ndata: \n\n", 500),
+        ("id: 1_0\r\nretry: 1000\r\ndata:\r\n\r\n", 500),
+        ("event: message\n", 500),
+        ("data: 0\n\n", 100),
+        ("id: 1_0\ndata: \n\nid: 2_0\ndata: 0\n\n", 100),
+        ("data: ", 100), // the data may be behind it
+        ("{", 100),
+        ("[]\n", 100),
+    ] {
+        for end in [Some(50), Some(90), Some(300), Some(501), None] {
+            let (begun, (sender, body)) = (crate::clock::instant(), feed());
+            if !at_once.is_empty() {
+                sender.send(at_once.into()).unwrap();
+            }
+            let says = async move {
+                tokio::time::sleep(milliseconds(end.unwrap_or(10_000))).await;
+                sender.send("data: 1\n\n".into()).unwrap();
+            };
+            let gathers = async {
+                let answer = gathered(body).await;
+                (Response::new(answer), begun.elapsed())
+            };
+            let ((mut answer, took), ()) = tokio::join!(gathers, says);
+            let over = end.filter(|end| *end < held);
+            assert_eq!(took, milliseconds(over.unwrap_or(held)), "{at_once:?}, more after {end:?} ms");
+            let size = http_body::Body::size_hint(answer.body()).exact();
+            assert_eq!(size, over.map(|_| at_once.len() as u64 + 9), "{at_once:?}, more after {end:?} ms");
+            if over.is_none() && !at_once.is_empty() {
+                assert_eq!(next(&mut answer).await.as_deref(), Some(at_once));
+            }
+            let whole = if over.is_some() { format!("{at_once}data: 1\n\n") } else { "data: 1\n\n".to_owned() };
+            assert_eq!(next(&mut answer).await.as_deref(), Some(&*whole));
+        }
+    }
+}
+
+/// What is said late is passed on a moment later, should more follow.
+#[tokio::test(start_paused = true)]
+async fn what_is_said_late_does_not_wait_long() {
+    let milliseconds = std::time::Duration::from_millis;
     let (begun, (sender, body)) = (crate::clock::instant(), feed());
     let says = async {
-        tokio::time::sleep(milliseconds(300)).await;
+        tokio::time::sleep(milliseconds(200)).await;
         sender.send("data: 1\n\n".into()).unwrap();
-        drop(sender);
     };
-    let (whole, ()) = tokio::join!(gathered(body), says);
-    assert_eq!((begun.elapsed(), http_body::Body::size_hint(&whole).exact()), (milliseconds(300), Some(9)));
-
-    let (begun, (sender, body)) = (crate::clock::instant(), feed());
-    let mut silent = Response::new(gathered(body).await);
-    assert_eq!(begun.elapsed(), milliseconds(500));
-    sender.send("data: 1\n\n".into()).unwrap();
-    assert_eq!(next(&mut silent).await.as_deref(), Some("data: 1\n\n"));
+    let (answer, ()) = tokio::join!(gathered(body), says);
+    assert_eq!(begun.elapsed(), milliseconds(210));
+    assert_eq!(next(&mut Response::new(answer)).await.as_deref(), Some("data: 1\n\n"));
 }
