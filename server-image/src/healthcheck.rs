@@ -11,7 +11,7 @@ use http_body_util::Full;
 
 use crate::cli::Healthcheck;
 use crate::clients::Clients;
-use crate::relay::cause;
+use crate::log::cause;
 
 /// Longest wait for the answer; runtimes kill the check soon after.
 const WAIT: Duration = Duration::from_secs(5);

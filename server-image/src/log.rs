@@ -83,3 +83,12 @@ impl Entry {
         }
     }
 }
+
+/// The innermost reason, for the log.
+pub fn cause(error: &dyn std::error::Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}

@@ -10,6 +10,7 @@ use mooring_contract::config::HttpBackend;
 
 use crate::body::{Body, BodyError};
 use crate::headers::{Seen, to_backend, to_client};
+use crate::log::cause;
 use crate::loopback::{Failure, FromBackend, Loopback, Writing};
 use crate::refusal::Refusal;
 
@@ -188,15 +189,6 @@ fn own_target(location: &str, port: u16) -> Option<String> {
         _ => false,
     };
     own.then(|| uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string))
-}
-
-/// The innermost reason, for the log.
-pub fn cause(error: &dyn std::error::Error) -> String {
-    let mut innermost = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::body::{Body, BodyError};
 use crate::clock;
+use crate::log::cause;
 use crate::metrics::InFlight;
 
 /// How long a stream may be silent.
@@ -88,6 +89,7 @@ impl HttpBody for Answer {
         if this.overdue.as_mut().is_some_and(|overdue| overdue.as_mut().poll(cx).is_ready()) {
             if this.end.is_none() {
                 this.stop();
+                tracing::info!(error = %Overdue, "an answer broke off");
                 return Poll::Ready(Some(Err(Overdue.into()))); // it must be seen to be cut off
             }
             // An event stream may end anywhere; what it has to say about the timeout goes first.
@@ -105,6 +107,9 @@ impl HttpBody for Answer {
             }
             Poll::Ready(end) => {
                 this.ended = true;
+                if let Some(Err(error)) = &end {
+                    tracing::info!(%error, cause = cause(error.as_ref()), "an answer broke off");
+                }
                 Poll::Ready(end)
             }
             Poll::Pending => {

@@ -21,8 +21,8 @@ use super::template::Template;
 use crate::clients::{ApiClient, Clients};
 use crate::era::Era;
 use crate::headers::essence;
+use crate::log::cause;
 use crate::refusal::Refusal;
-use crate::relay::cause;
 use crate::rules::Environment;
 
 /// Largest answer of an API that is passed on.
