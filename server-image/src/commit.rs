@@ -10,8 +10,10 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
+use tokio::time::{Instant, timeout_at};
 
 use crate::body::{Body, BodyError};
+use crate::clock;
 use crate::headers::{ACCEL_BUFFERING, essence, is_event_stream};
 use crate::refusal::{INTERNAL_ERROR, Refusal, Waiting};
 use crate::stream::{COMMENT, SILENCE};
@@ -19,13 +21,28 @@ use crate::stream::{COMMENT, SILENCE};
 type Answer = Result<Response<Body>, Refusal>;
 type Frames = Result<Frame<Bytes>, BodyError>;
 
+/// An answer that is being waited for.
+type Awaited = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+/// Waits for the answer until its deadline, where it has one.
+pub async fn until(deadline: Option<Instant>, answer: Awaited) -> Answer {
+    match deadline {
+        Some(deadline) => timeout_at(deadline, answer).await.unwrap_or(Err(Refusal::BackendSlow)),
+        None => answer.await,
+    }
+}
+
 /// Waits for the answer to those who wait, and commits to an event stream when it takes too long.
-pub async fn patiently(mut answer: Pin<Box<dyn Future<Output = Answer> + Send>>, waiting: Waiting) -> Answer {
-    if let Ok(prompt) = tokio::time::timeout(SILENCE, &mut answer).await {
+pub async fn patiently(deadline: Option<Instant>, mut answer: Awaited, waiting: Waiting) -> Answer {
+    let silent = clock::instant() + SILENCE;
+    if deadline.is_some_and(|deadline| deadline <= silent) {
+        return until(deadline, answer).await;
+    }
+    if let Ok(prompt) = timeout_at(silent, &mut answer).await {
         return prompt;
     }
     let comment = stream::once(async { Ok(Frame::data(Bytes::from_static(COMMENT))) });
-    let rest = stream::once(async move { events(answer.await, &waiting) }).flatten();
+    let rest = stream::once(async move { events(until(deadline, answer).await, &waiting) }).flatten();
     Ok(event_stream(StreamBody::new(comment.chain(rest)).boxed_unsync()))
 }
 
@@ -101,7 +118,7 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(20)).await;
             answer
         };
-        let response = patiently(Box::pin(answer), waiting()).await.unwrap();
+        let response = patiently(None, Box::pin(answer), waiting()).await.unwrap();
         assert!(is_event_stream(response.headers()));
         let status = response.status();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
@@ -137,7 +154,7 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(14)).await;
             Ok(json(StatusCode::OK, "{\n}".into()))
         };
-        let response = patiently(Box::pin(answer), waiting()).await.unwrap();
+        let response = patiently(None, Box::pin(answer), waiting()).await.unwrap();
         assert_eq!(essence(response.headers()), "application/json");
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "{\n}");
     }

@@ -8,9 +8,9 @@ use futures::future::BoxFuture;
 use http::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
-use crate::admit;
+use crate::admit::{self, Admitted};
 use crate::body::{self, Body, empty};
 use crate::commit;
 use crate::door::{Door, Phase};
@@ -36,6 +36,8 @@ const ALLOWED: &str = "GET, POST, DELETE, OPTIONS";
 const ALLOWED_STATELESS: &str = "POST, OPTIONS";
 
 type Answer = Result<Response<Body>, Refusal>;
+/// An answer, and when it must have ended.
+type Served = (Response<Body>, Option<Instant>);
 
 /// What is to be waited for.
 enum Work {
@@ -88,8 +90,8 @@ impl Exchange {
         })
     }
 
-    /// Serves the request.
-    pub async fn serve(self, parts: Parts, body: &mut Body, entry: &mut Entry) -> Result<Response<Body>, Refused> {
+    /// Serves the request, and tells when the answer must have ended.
+    pub async fn serve(&mut self, parts: &mut Parts, body: &mut Body, entry: &mut Entry) -> Result<Served, Refused> {
         match parts.method {
             Method::POST => self.post(parts, body, entry).await,
             Method::GET | Method::DELETE => Ok(self.bodiless(parts).await?),
@@ -97,7 +99,7 @@ impl Exchange {
                 let mut response = Response::new(empty());
                 *response.status_mut() = StatusCode::NO_CONTENT;
                 response.headers_mut().insert(ALLOW, HeaderValue::from_static(self.allowed()));
-                Ok(response)
+                Ok((response, None))
             }
             _ => Err(Refusal::MethodNotAllowed { allow: self.allowed() }.into()),
         }
@@ -111,11 +113,36 @@ impl Exchange {
     }
 
     /// Messages: read them whole, look at them, pass them on.
-    async fn post(mut self, mut parts: Parts, body: &mut Body, entry: &mut Entry) -> Result<Response<Body>, Refused> {
+    async fn post(&mut self, parts: &mut Parts, body: &mut Body, entry: &mut Entry) -> Result<Served, Refused> {
         let deadline = self.arrival.instant + self.rules.call_timeout;
         let arrived = deadline.min(self.arrival.instant + self.rules.body_timeout);
         let bytes = body::read(&parts.headers, body, self.rules.body_bytes, arrived).await?;
-        let reading = peek::peek(&bytes)?;
+        let takes_events = headers::asks(&parts.headers, "text/event-stream");
+        let (admitted, part, work) = self.judge(parts, &bytes, entry)?;
+        let deadline = (!admitted.endless).then_some(deadline);
+        let asking = Box::pin(self.ask(work, deadline.is_none()));
+        let answer = if admitted.slow && takes_events {
+            commit::patiently(deadline, asking, admitted.waiting.clone()).await
+        } else {
+            commit::until(deadline, asking).await
+        };
+        let response = answer.map_err(|refusal| admitted.refused(refusal))?;
+        let settled = part.settle(self, response).await.map_err(|refusal| admitted.refused(refusal))?;
+        let mut response = self.keep(settled);
+        if admitted.era == Era::Modern {
+            without_session(response.headers_mut());
+        }
+        Ok((response, deadline))
+    }
+
+    /// Looks at messages: whether they may pass, what sessions have to do with them, and what is to be waited for.
+    fn judge(
+        &mut self,
+        parts: &mut Parts,
+        bytes: &Bytes,
+        entry: &mut Entry,
+    ) -> Result<(Admitted, Part, Work), Refused> {
+        let reading = peek::peek(bytes)?;
         if let Reading::One(message) = &reading {
             entry.method(message.method());
         }
@@ -126,12 +153,9 @@ impl Exchange {
             self.in_flight.moves_to(room.map_err(|refusal| admitted.refused(refusal))?);
         }
         self.door.metrics.messages(admitted.messages);
-        let patient = admitted.slow && headers::asks(&parts.headers, "text/event-stream");
         let part = match admitted.era {
             Era::Modern => Part::Raw,
-            Era::Legacy => {
-                Part::of(&self, reading.initializes(), &mut parts).map_err(|refusal| admitted.refused(refusal))?
-            }
+            Era::Legacy => Part::of(self, reading.initializes(), parts).map_err(|refusal| admitted.refused(refusal))?,
         };
         let work = match &self.rules.backend {
             Backend::Http(_) | Backend::Sse(_) => {
@@ -145,32 +169,23 @@ impl Exchange {
                 Work::Answer(answer.map_err(|refusal| admitted.refused(refusal))?)
             }
         };
-        let deadline = (!admitted.endless).then_some(deadline);
-        let asking = Box::pin(self.ask(work, deadline));
-        let answer = if patient { commit::patiently(asking, admitted.waiting.clone()).await } else { asking.await };
-        let response = answer.map_err(|refusal| admitted.refused(refusal))?;
-        let settled = part.settle(&self, response).await.map_err(|refusal| admitted.refused(refusal))?;
-        let mut response = self.keep(settled);
-        if admitted.era == Era::Modern {
-            without_session(response.headers_mut());
-        }
-        Ok(self.stream_back(response, deadline))
+        Ok((admitted, part, work))
     }
 
     /// GET opens a stream, DELETE ends a session.
-    async fn bodiless(mut self, mut parts: Parts) -> Answer {
+    async fn bodiless(&mut self, parts: &mut Parts) -> Result<Served, Refusal> {
         headers::single(&parts.headers)?;
         headers::legal_session(&parts.headers)?;
         if self.standing.is_stateless() {
             return Err(Refusal::MethodNotAllowed { allow: self.allowed() });
         }
-        let part = Part::of(&self, false, &mut parts)?;
+        let part = Part::of(self, false, parts)?;
         let deadline = (parts.method == Method::DELETE).then(|| self.arrival.instant + self.rules.call_timeout);
         parts.headers.remove(CONTENT_TYPE); // there is no body
-        let response = self.ask(Work::Relay(outgoing(parts, Bytes::new())), deadline).await?;
-        let settled = part.settle(&self, response).await?;
-        let response = self.keep(settled);
-        Ok(self.stream_back(response, deadline))
+        let asking = Box::pin(self.ask(Work::Relay(outgoing(parts, Bytes::new())), deadline.is_none()));
+        let response = commit::until(deadline, asking).await?;
+        let settled = part.settle(self, response).await?;
+        Ok((self.keep(settled), deadline))
     }
 
     /// Keeps the session of an answer in use until the answer has ended.
@@ -179,16 +194,16 @@ impl Exchange {
         response
     }
 
-    /// Waits for the answer, until its headers are there. The future stands for itself, because it may go on after the
-    /// answer to the client has begun.
-    fn ask(&self, work: Work, deadline: Option<Instant>) -> impl Future<Output = Answer> + Send + use<> {
+    /// Waits for the answer, until its headers are there; where it is a stream without end, as long as the caller is welcome.
+    /// The future stands for itself, because it may go on after the answer to the client has begun.
+    fn ask(&self, work: Work, endless: bool) -> impl Future<Output = Answer> + Send + use<> {
         let (door, rules, seen) = (Arc::clone(&self.door), Arc::clone(&self.rules), self.seen.clone());
         let principal = self.principal.clone();
         async move {
             let answer = async {
                 match (work, &rules.backend) {
                     (Work::Answer(answer), _) => Ok(answer.await),
-                    (Work::Relay(outgoing), Backend::Http(relay)) => relay.exchange(outgoing, &seen).await,
+                    (Work::Relay(outgoing), Backend::Http(relay)) => relay.exchange(&outgoing, &seen).await,
                     // On the heap, so that it takes no room in the calls of other backends.
                     (Work::Relay(outgoing), Backend::Sse(relay)) => {
                         Box::pin(bridge::answer(&door, relay, outgoing, principal.subject(), &seen)).await
@@ -196,10 +211,9 @@ impl Exchange {
                     (Work::Relay(_), Backend::Tools(_)) => Err(Refusal::MethodNotAllowed { allow: ALLOWED_STATELESS }),
                 }
             };
-            if let Some(deadline) = deadline {
-                return timeout_at(deadline, answer).await.unwrap_or(Err(Refusal::BackendSlow));
+            if !endless {
+                return answer.await;
             }
-            // A stream without end may take its time, as long as the caller is welcome.
             let unwelcome = Box::pin(Arc::clone(&door).until_unwelcome(principal.clone(), false));
             tokio::select! {
                 answer = answer => answer,
@@ -233,8 +247,10 @@ impl Exchange {
     }
 }
 
-fn outgoing(parts: Parts, body: Bytes) -> Outgoing {
-    Outgoing { query: parts.uri.query().map(str::to_owned), method: parts.method, headers: parts.headers, body }
+/// Takes the headers out of `parts`.
+fn outgoing(parts: &mut Parts, body: Bytes) -> Outgoing {
+    let headers = std::mem::take(&mut parts.headers);
+    Outgoing { query: parts.uri.query().map(str::to_owned), method: parts.method.clone(), headers, body }
 }
 
 /// The modern era has no sessions and resumes nothing: what says so is ignored, and never told.

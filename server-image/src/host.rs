@@ -4,9 +4,11 @@
 //!
 //! What is no authority at all (RFC 9110 section 7.2, RFC 3986 section 3.2) gets 400; one that is not ours gets 421.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::net::Ipv6Addr;
 
+use http::HeaderValue;
 use http::header::HOST;
 use http::request::Parts;
 
@@ -16,11 +18,11 @@ use crate::refusal::Refusal;
 #[derive(Debug, Default)]
 pub struct HostRules {
     any_port: HashSet<String>,
-    exact: HashSet<Authority>,
+    exact: HashSet<Authority<'static>>,
 }
 
 /// A name and a port.
-type Authority = (String, Option<u16>);
+type Authority<'a> = (Cow<'a, str>, Option<u16>);
 
 /// Accepted without being listed where nobody but this machine (or `kubectl port-forward`) can send them.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
@@ -43,25 +45,25 @@ impl HostRules {
             if port.is_some() {
                 return Err(format!("security.hosts: {host:?} has a port; list it in allowedHosts"));
             }
-            rules.any_port.insert(name);
+            rules.any_port.insert(name.into_owned());
         }
         for allowed in allowed {
             let wildcard = allowed.strip_suffix(":*");
             let (name, port) = entry(wildcard.unwrap_or(allowed))
                 .ok_or_else(|| format!("security.allowedHosts: {allowed:?} is neither host, host:port nor host:*"))?;
             match (wildcard, port) {
-                (Some(_), None) => drop(rules.any_port.insert(name)),
+                (Some(_), None) => drop(rules.any_port.insert(name.into_owned())),
                 (Some(_), Some(_)) => {
                     return Err(format!("security.allowedHosts: {allowed:?} has two ports"));
                 }
-                (None, port) => drop(rules.exact.insert((name, port))),
+                (None, port) => drop(rules.exact.insert((name.into_owned().into(), port))),
             }
         }
         Ok(rules)
     }
 
-    fn accept(&self, authority: &Authority) -> bool {
-        self.any_port.contains(&authority.0) || self.exact.contains(authority)
+    fn accept(&self, authority: &Authority<'_>) -> bool {
+        self.any_port.contains(authority.0.as_ref()) || self.exact.contains(authority)
     }
 
     /// The names for the line that is printed at start.
@@ -69,7 +71,7 @@ impl HostRules {
         let any = self.any_port.iter().map(|name| format!("{name}:*"));
         let exact = self.exact.iter().map(|(name, port)| match port {
             Some(port) => format!("{name}:{port}"),
-            None => name.clone(),
+            None => name.to_string(),
         });
         let mut names: Vec<_> = any.chain(exact).collect();
         names.sort_unstable();
@@ -79,30 +81,31 @@ impl HostRules {
 
 /// The one authority that a request names, or why it has none: missing, repeated, or in conflict with the request
 /// target (`:authority` in HTTP/2, the absolute form in HTTP/1).
-fn authority(parts: &Parts) -> Result<String, Refusal> {
+fn authority(parts: &Parts) -> Result<HeaderValue, Refusal> {
     let mut hosts = parts.headers.get_all(HOST).iter();
     let header = hosts.next();
     if hosts.next().is_some() {
         return Err(Refusal::HostAmbiguous);
     }
-    let header = header.map(|value| value.to_str().map_err(|_| Refusal::HostMalformed)).transpose()?;
     match (header, parts.uri.authority()) {
-        (Some(header), Some(target)) if !header.eq_ignore_ascii_case(target.as_str()) => Err(Refusal::HostAmbiguous),
-        (Some(header), _) => Ok(header.to_owned()),
-        (None, Some(target)) => Ok(target.as_str().to_owned()),
+        (Some(header), Some(target)) if !header.as_bytes().eq_ignore_ascii_case(target.as_str().as_bytes()) => {
+            Err(Refusal::HostAmbiguous)
+        }
+        (Some(header), _) => Ok(header.clone()),
+        (None, Some(target)) => HeaderValue::from_str(target.as_str()).map_err(|_| Refusal::HostMalformed),
         (None, None) => Err(Refusal::HostMissing),
     }
 }
 
 /// The accepted authority: 400 where it is missing, malformed or ambiguous, 421 where it is not ours.
-pub fn check(rules: &HostRules, parts: &Parts) -> Result<String, Refusal> {
+pub fn check(rules: &HostRules, parts: &Parts) -> Result<HeaderValue, Refusal> {
     let authority = authority(parts)?;
-    let parsed = parse(&authority).ok_or(Refusal::HostMalformed)?;
+    let parsed = authority.to_str().ok().and_then(parse).ok_or(Refusal::HostMalformed)?;
     if rules.accept(&parsed) { Ok(authority) } else { Err(Refusal::HostUnknown) }
 }
 
 /// An entry of a list. With a trailing dot it would be another name than the one that clients send.
-fn entry(text: &str) -> Option<Authority> {
+fn entry(text: &str) -> Option<Authority<'_>> {
     parse(text).filter(|(name, _)| !name.ends_with('.'))
 }
 
@@ -110,11 +113,11 @@ fn entry(text: &str) -> Option<Authority> {
 ///
 /// A trailing dot is part of the name: `name.` reaches no ingress rule for `name`, so whoever sends it did not come by
 /// the way that the owner opened.
-fn parse(authority: &str) -> Option<Authority> {
+fn parse(authority: &str) -> Option<Authority<'_>> {
     let (name, rest) = if let Some(bracketed) = authority.strip_prefix('[') {
         let (address, rest) = bracketed.split_once(']')?;
         let address: Ipv6Addr = address.parse().ok()?;
-        (format!("[{address}]"), rest)
+        (format!("[{address}]").into(), rest)
     } else {
         let end = authority.find(':').unwrap_or(authority.len());
         let (name, rest) = authority.split_at(end);
@@ -122,7 +125,8 @@ fn parse(authority: &str) -> Option<Authority> {
         if name.is_empty() || !name.bytes().all(legal) {
             return None;
         }
-        (name.to_ascii_lowercase(), rest)
+        let upper = name.bytes().any(|byte| byte.is_ascii_uppercase());
+        (if upper { name.to_ascii_lowercase().into() } else { name.into() }, rest)
     };
     if rest.is_empty() {
         return Some((name, None));
@@ -155,7 +159,7 @@ mod tests {
 
     fn judge(rules: &HostRules, host: &str) -> u16 {
         let (mut parts, ()) = http::Request::new(()).into_parts();
-        parts.headers.insert(HOST, http::HeaderValue::try_from(host).unwrap());
+        parts.headers.insert(HOST, HeaderValue::try_from(host).unwrap());
         check(rules, &parts).map_or_else(|refusal| refusal.status().as_u16(), |_| 200)
     }
 
@@ -257,10 +261,10 @@ mod tests {
             }
             request.body(()).unwrap().into_parts().0
         };
-        let label = |result: Result<String, Refusal>| result.map_err(|refusal| refusal.status().as_u16());
-        assert_eq!(label(authority(&parts("/mcp", &["a"]))), Ok("a".into()));
-        assert_eq!(label(authority(&parts("http://a/mcp", &[]))), Ok("a".into()));
-        assert_eq!(label(authority(&parts("http://a/mcp", &["A"]))), Ok("A".into()));
+        let label = |result: Result<HeaderValue, Refusal>| result.map_err(|refusal| refusal.status().as_u16());
+        assert_eq!(label(authority(&parts("/mcp", &["a"]))), Ok(HeaderValue::from_static("a")));
+        assert_eq!(label(authority(&parts("http://a/mcp", &[]))), Ok(HeaderValue::from_static("a")));
+        assert_eq!(label(authority(&parts("http://a/mcp", &["A"]))), Ok(HeaderValue::from_static("A")));
         assert_eq!(label(authority(&parts("http://a/mcp", &["b"]))), Err(400));
         assert_eq!(label(authority(&parts("http://a:80/mcp", &["a"]))), Err(400));
         assert_eq!(label(authority(&parts("/mcp", &["a", "a"]))), Err(400));

@@ -35,7 +35,7 @@ pub fn start(format: Format, level: &str) -> anyhow::Result<()> {
 pub struct Entry {
     request_id: HeaderValue,
     http_method: Method,
-    caller: Option<String>,
+    caller: Option<Principal>,
     method: Option<String>,
     refusal: Option<&'static str>,
     is_health: bool,
@@ -56,12 +56,12 @@ impl Entry {
 
     /// Who calls.
     pub fn caller(&mut self, principal: &Principal) {
-        self.caller = Some(principal.name().to_owned());
+        self.caller = Some(principal.clone());
     }
 
     /// What is called. A method's name is the client's text, so only a short one is kept.
     pub fn method(&mut self, method: Option<&str>) {
-        self.method = method.map(|method| method.chars().take(64).collect());
+        self.method = method.map(|method| method.get(..method.floor_char_boundary(64)).unwrap_or_default().to_owned());
     }
 
     /// Why it was refused.
@@ -72,14 +72,14 @@ impl Entry {
     /// Writes the line: refusals and failures at info, all else at debug.
     pub fn write(self, status: StatusCode, arrival: Instant) {
         let Self { request_id, http_method, caller, method, refusal, is_health } = self;
-        let milliseconds = u64::try_from((clock::instant() - arrival).as_millis()).unwrap_or(u64::MAX);
+        let milliseconds = || u64::try_from((clock::instant() - arrival).as_millis()).unwrap_or(u64::MAX);
         let request_id = request_id.to_str().unwrap_or_default();
         let (status, refusal) = (status.as_u16(), refusal.unwrap_or_default());
-        let (caller, method) = (caller.unwrap_or_default(), method.unwrap_or_default());
+        let (caller, method) = (caller.as_ref().map_or("", Principal::name), method.unwrap_or_default());
         if !is_health && (!refusal.is_empty() || status >= 500) {
-            tracing::info!(request_id, %http_method, method, caller, status, refusal, milliseconds, "request");
+            tracing::info!(request_id, %http_method, method, caller, status, refusal, milliseconds = milliseconds(), "request");
         } else {
-            tracing::debug!(request_id, %http_method, method, caller, status, refusal, milliseconds, "request");
+            tracing::debug!(request_id, %http_method, method, caller, status, refusal, milliseconds = milliseconds(), "request");
         }
     }
 }

@@ -167,7 +167,7 @@ pub struct Cors {
 }
 
 /// 403 for an origin that is neither listed nor that of `host`, the accepted authority; and for two of them.
-pub fn check(rules: &OriginRules, host: &str, headers: &HeaderMap) -> Result<Cors, Refusal> {
+pub fn check(rules: &OriginRules, host: &HeaderValue, headers: &HeaderMap) -> Result<Cors, Refusal> {
     let mut origins = headers.get_all(ORIGIN).iter();
     let (origin, second) = (origins.next(), origins.next());
     let mut cors = Cors { from_page: origin.is_some(), reader: None, policy: Arc::clone(&rules.policy) };
@@ -184,9 +184,9 @@ pub fn check(rules: &OriginRules, host: &str, headers: &HeaderMap) -> Result<Cor
 }
 
 /// Whether a page comes from the same authority as the request goes to. TLS may end before us, so both schemes count.
-fn is_own(origin: &str, host: &str) -> bool {
+fn is_own(origin: &str, host: &HeaderValue) -> bool {
     let authority = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
-    authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
+    authority.is_some_and(|authority| authority.as_bytes().eq_ignore_ascii_case(host.as_bytes()))
 }
 
 impl Cors {
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     const APP: &str = "https://app.example.com";
-    const HOST: &str = "mcp.example.com:8443";
+    const HOST: HeaderValue = HeaderValue::from_static("mcp.example.com:8443");
 
     fn rules(origins: &[&str], cors: serde_json::Value) -> Result<OriginRules, String> {
         let origins: Vec<String> = origins.iter().map(|origin| (*origin).to_owned()).collect();
@@ -276,7 +276,7 @@ mod tests {
             ("access-control-request-private-network", "true"),
             ("access-control-request-headers", "content-type, mcp-param-City, x-evil,mcp-param-b\u{20}"),
         ]);
-        let cors = match check(rules, HOST, &parts.headers) {
+        let cors = match check(rules, &HOST, &parts.headers) {
             Ok(cors) => cors,
             Err(refusal) => return refusal.status().to_string(),
         };
@@ -316,7 +316,7 @@ mod tests {
             for origin in *origins {
                 map.append(ORIGIN, HeaderValue::from_static(origin));
             }
-            assert_eq!(check(&rules, HOST, &map).is_ok(), *pass, "{origins:?}");
+            assert_eq!(check(&rules, &HOST, &map).is_ok(), *pass, "{origins:?}");
         }
     }
 
@@ -385,7 +385,7 @@ mod tests {
         let (mut parts, ()) = http::Request::options("/mcp").body(()).unwrap().into_parts();
         parts.headers = headers(&[("access-control-request-method", "POST")]);
         let rules = rules(&[APP], json!({})).unwrap();
-        let cors = check(&rules, HOST, &parts.headers).unwrap();
+        let cors = check(&rules, &HOST, &parts.headers).unwrap();
         assert!(cors.preflight(&parts).is_none());
         let mut answer = HeaderMap::new();
         cors.finish(&mut answer);

@@ -51,21 +51,21 @@ pub struct Arrival {
 }
 
 /// Answers one request.
-pub async fn answer(door: &Arc<Door>, arrival: Arrival, request: Request<Body>) -> Response<Body> {
-    let (parts, mut body) = request.into_parts();
+pub async fn answer(door: Arc<Door>, arrival: Arrival, request: Request<Body>) -> Response<Body> {
+    let (mut parts, mut body) = request.into_parts();
     let version = parts.version;
     let request_id = headers::request_id(&parts.headers).unwrap_or_else(|| door.next_request_id().into());
     let mut entry = Entry::new(&parts, &request_id);
     let expects = parts.headers.contains_key(EXPECT);
     let has_body = parts.method == Method::POST;
-    let mut response = match checked(door, arrival, parts, &mut body, &request_id, &mut entry).await {
+    let mut response = match checked(&door, &arrival, &mut parts, &mut body, &request_id, &mut entry).await {
         Ok(response) if has_body && !arrival.forwarded => {
             let (head, answer) = response.into_parts();
             Response::from_parts(head, body::gathered(answer).await)
         }
         Ok(response) => response,
         Err(refused) => {
-            let mut answer = refused.response(door, &mut entry);
+            let mut answer = refused.response(&door, &mut entry);
             // Whoever waits for a word before sending the body has it now. What is left of another's is not read here: the
             // socket throws it away when it closes.
             if expects || !body::discard(&mut body).await {
@@ -121,8 +121,8 @@ type Answer = Result<Response<Body>, Refused>;
 /// Health, Host, Origin, CORS.
 async fn checked(
     door: &Arc<Door>,
-    arrival: Arrival,
-    parts: Parts,
+    arrival: &Arrival,
+    parts: &mut Parts,
     body: &mut Body,
     request_id: &HeaderValue,
     entry: &mut Entry,
@@ -131,17 +131,17 @@ async fn checked(
         return Err(Refusal::Wire(fault).into());
     }
     let rules = door.rules();
-    if let Some(answer) = health::answer(door, rules.as_deref(), &parts) {
+    if let Some(answer) = health::answer(door, rules.as_deref(), parts) {
         return Ok(answer);
     }
     if arrival.beyond {
         return Err(Refusal::Crowded.into());
     }
     let rules = rules.ok_or(Refusal::NotConfigured)?;
-    let host = host::check(&rules.hosts, &parts)?;
+    let host = host::check(&rules.hosts, parts)?;
     let cors = origin::check(&rules.origins, &host, &parts.headers)?;
     let seen = Seen { peer: arrival.peer, host, request_id: request_id.clone() };
-    let answer = match cors.preflight(&parts) {
+    let answer = match cors.preflight(parts) {
         Some(preflight) => Ok(preflight),
         None => routed(door, &rules, arrival, parts, body, seen, entry).await,
     };
@@ -160,13 +160,13 @@ async fn checked(
 async fn routed(
     door: &Arc<Door>,
     rules: &Arc<Rules>,
-    arrival: Arrival,
-    parts: Parts,
+    arrival: &Arrival,
+    parts: &mut Parts,
     body: &mut Body,
     seen: Seen,
     entry: &mut Entry,
 ) -> Answer {
-    let event_stream = headers::asks(&parts.headers, "text/event-stream");
+    let event_stream = || headers::asks(&parts.headers, "text/event-stream");
     let route = match rules.paths.find(&parts.method, parts.uri.path(), event_stream) {
         Route::WellKnown => return Ok(text(StatusCode::NOT_FOUND, "Not found\n".into())),
         Route::Person => return Ok(text(StatusCode::OK, hint(rules.paths.endpoint()))),
@@ -176,7 +176,7 @@ async fn routed(
     };
     let principal = who::check(&door.keys(), rules.anonymous, &parts.headers, arrival.wall)?;
     entry.caller(&principal);
-    let asked = Asked { parts: &parts, route, principal: &principal, now: arrival.wall, forwarded: arrival.forwarded };
+    let asked = Asked { parts, route, principal: &principal, now: arrival.wall, forwarded: arrival.forwarded };
     let standing = place::tell(&door.sessions, rules, &asked);
     if let Some(away) = standing.away() {
         // On the heap, so that a request that stays here has no room for it.
@@ -185,13 +185,16 @@ async fn routed(
             return Ok(Box::pin(forward::pass_on(door, away, &seen, parts, body)).await?);
         }
     }
-    let mut exchange = Exchange::begin(door, rules, arrival, principal, seen, &parts.method)?;
+    let mut exchange = Exchange::begin(door, rules, *arrival, principal, seen, &parts.method)?;
     exchange.standing = standing;
     match route {
         // On the heap, so that they take no room in every request.
         Route::Stream => Box::pin(sse::open(exchange, parts)).await,
         Route::Messages => Box::pin(sse::message(exchange, parts, body, entry)).await,
-        _ => exchange.serve(parts, body, entry).await,
+        _ => {
+            let (response, deadline) = exchange.serve(parts, body, entry).await?;
+            Ok(exchange.stream_back(response, deadline))
+        }
     }
 }
 

@@ -64,7 +64,7 @@ impl Relay {
     }
 
     /// One exchange for a client.
-    pub async fn exchange(&self, outgoing: Outgoing, seen: &Seen) -> Result<Response<Body>, Refusal> {
+    pub async fn exchange(&self, outgoing: &Outgoing, seen: &Seen) -> Result<Response<Body>, Refusal> {
         let target = match &outgoing.query {
             None => self.target.clone(),
             Some(query) => parsed(&format!("{}?{query}", self.path))?,
@@ -73,21 +73,21 @@ impl Relay {
     }
 
     /// One exchange for a client, at another path and query of the backend.
-    pub async fn exchange_at(&self, target: &str, outgoing: Outgoing, seen: &Seen) -> Result<Response<Body>, Refusal> {
+    pub async fn exchange_at(&self, target: &str, outgoing: &Outgoing, seen: &Seen) -> Result<Response<Body>, Refusal> {
         self.exchange_with(parsed(target)?, outgoing, seen).await
     }
 
     async fn exchange_with(
         &self,
         target: PathAndQuery,
-        outgoing: Outgoing,
+        outgoing: &Outgoing,
         seen: &Seen,
     ) -> Result<Response<Body>, Refusal> {
         let Outgoing { method, headers, body, .. } = outgoing;
         let head = |writing: &mut Writing| {
-            to_backend(&headers, &self.host, seen, |name, value| writing.header(name, value));
+            to_backend(headers, &self.host, seen, |name, value| writing.header(name, value));
         };
-        let mut response = self.send(&method, target, head, body).await?;
+        let mut response = self.send(method, target, head, body).await?;
         to_client(response.headers_mut());
         Ok(response.map(|body| body.map_err(BodyError::from).boxed_unsync()))
     }
@@ -116,8 +116,9 @@ impl Relay {
         body: Bytes,
     ) -> Result<Response<FromBackend>, Refusal> {
         headers.insert(HOST, self.host.clone());
-        let head = |writing: &mut Writing| headers.iter().for_each(|(name, value)| writing.header(name, value));
-        self.send(&method, target, head, body).await
+        let head =
+            |writing: &mut Writing| headers.iter().for_each(|(name, value)| writing.header(name, value.as_bytes()));
+        self.send(&method, target, head, &body).await
     }
 
     /// Path and query that a reference in the backend's own answer means, if it leads to the backend itself.
@@ -138,7 +139,7 @@ impl Relay {
         method: &Method,
         mut target: PathAndQuery,
         head: impl Fn(&mut Writing),
-        body: Bytes,
+        body: &Bytes,
     ) -> Result<Response<FromBackend>, Refusal> {
         for _ in 0..=REDIRECTS {
             let mut writing = Writing::new(method, &target);

@@ -60,8 +60,8 @@ impl Paths {
         &self.messages
     }
 
-    /// Finds the route. `event_stream`: whether the request accepts `text/event-stream`.
-    pub fn find(&self, method: &Method, path: &str, event_stream: bool) -> Route {
+    /// Finds the route. `event_stream`: whether the request accepts `text/event-stream`, where that matters.
+    pub fn find(&self, method: &Method, path: &str, event_stream: impl FnOnce() -> bool) -> Route {
         if path == self.endpoint || path.strip_suffix('/').is_some_and(|path| path == self.endpoint) {
             return Route::Endpoint;
         }
@@ -75,7 +75,7 @@ impl Paths {
             // People paste URLs without the path, so the bare prefix is the endpoint for whatever is not a browser.
             return match *method {
                 Method::POST | Method::DELETE | Method::OPTIONS => Route::Endpoint,
-                Method::GET if event_stream => Route::Endpoint,
+                Method::GET if event_stream() => Route::Endpoint,
                 Method::GET | Method::HEAD => Route::Person,
                 _ => Route::Nowhere,
             };
@@ -147,7 +147,7 @@ mod tests {
             ("/weather", &get, "/weather/.well-known/openid-configuration", false, WellKnown),
         ];
         for (prefix, method, path, event_stream, expected) in cases {
-            let found = Paths::new(prefix).find(method, path, *event_stream);
+            let found = Paths::new(prefix).find(method, path, || *event_stream);
             assert_eq!(&found, expected, "{method} {path} below {prefix}");
         }
     }

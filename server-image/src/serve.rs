@@ -175,11 +175,8 @@ pub async fn serve_public(listener: TcpListener, door: Arc<Door>, connections: T
         metrics: Arc::clone(&door.metrics),
     };
     let handler = move |arrival, mut request: http::Request<Body>| {
-        let door = Arc::clone(&door);
-        async move {
-            request.headers_mut().remove(session::peer::CLIENT); // only another pod may say it, and not here
-            pipeline::answer(&door, arrival, request).await
-        }
+        request.headers_mut().remove(session::peer::CLIENT); // only another pod may say it, and not here
+        pipeline::answer(Arc::clone(&door), arrival, request)
     };
     accept::serve(listener, rim, phases, connections, handler).await;
 }

@@ -96,13 +96,21 @@ pub fn hint(id: &str) -> &str {
 
 /// `sha256:` and the hexadecimal digest of `secret`.
 pub fn hash(secret: &str) -> String {
-    format!("sha256:{}", hex(&Sha256::digest(secret.as_bytes())))
+    let digest = Sha256::digest(secret.as_bytes());
+    let mut text = String::with_capacity("sha256:".len() + 2 * digest.len()); // each request has its key hashed
+    text.push_str("sha256:");
+    text.extend(hex_digits(&digest));
+    text
 }
 
 /// Lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
+    hex_digits(bytes).collect()
+}
+
+fn hex_digits(bytes: &[u8]) -> impl Iterator<Item = char> {
     let digit = |half: u8| char::from_digit(u32::from(half), 16);
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]).filter_map(digit).collect()
+    bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]).filter_map(digit)
 }
 
 /// A big-endian number in base 62, padded to `length` digits: the same bytes have one spelling only.

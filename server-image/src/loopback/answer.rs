@@ -132,9 +132,16 @@ impl Body {
         let mut lengths = told.flat_map(|list| list.split(',')).map(str::trim);
         let Some(length) = lengths.next() else { return Ok((Self::UntilClose, false)) };
         let is_number = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
-        let number = length.parse().ok().filter(|_| is_number && lengths.all(|other| other == length));
+        let mut repeated = false;
+        let mut same = |other| {
+            repeated = true;
+            other == length
+        };
+        let number = length.parse().ok().filter(|_| is_number && lengths.all(&mut same));
         let number = number.ok_or(Malformed::Length)?;
-        headers.insert(CONTENT_LENGTH, HeaderValue::from(number)); // once, however often it was said
+        if repeated {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(number)); // once, however often it was said
+        }
         Ok((Self::Sized(number), true))
     }
 

@@ -1,9 +1,9 @@
 //! A request to the server, as it is written.
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::uri::PathAndQuery;
-use http::{HeaderName, HeaderValue, Method};
+use http::{HeaderName, Method};
 
 /// A request.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub struct Message {
 /// A request whose headers are being written.
 #[derive(Debug)]
 pub struct Writing {
-    head: BytesMut,
+    head: Vec<u8>,
     posts: bool,
 }
 
@@ -27,30 +27,30 @@ const HEAD: usize = 1024;
 impl Writing {
     /// A request with this target, in origin form.
     pub fn new(method: &Method, target: &PathAndQuery) -> Self {
-        let mut writing = Self { head: BytesMut::with_capacity(HEAD), posts: method == Method::POST };
-        writing.put([method.as_str(), " ", target.as_str(), " HTTP/1.1\r\n"].map(str::as_bytes));
-        writing
+        let mut head = Vec::with_capacity(HEAD);
+        head.extend_from_slice(method.as_str().as_bytes());
+        head.extend_from_slice(b" ");
+        head.extend_from_slice(target.as_str().as_bytes());
+        head.extend_from_slice(b" HTTP/1.1\r\n");
+        Self { head, posts: method == Method::POST }
     }
 
     /// Adds a header. `Content-Length` is not one of them.
-    pub fn header(&mut self, name: &HeaderName, value: &HeaderValue) {
-        self.put([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"]);
+    pub fn header(&mut self, name: &HeaderName, value: &[u8]) {
+        self.head.extend_from_slice(name.as_str().as_bytes());
+        self.head.extend_from_slice(b": ");
+        self.head.extend_from_slice(value);
+        self.head.extend_from_slice(b"\r\n");
     }
 
     /// The request with this body.
     pub fn body(mut self, body: Bytes) -> Message {
         // A POST without a body says so (RFC 9110 section 8.6).
         if self.posts || !body.is_empty() {
-            self.header(&CONTENT_LENGTH, &HeaderValue::from(body.len()));
+            self.header(&CONTENT_LENGTH, body.len().to_string().as_bytes());
         }
-        self.put([b"\r\n"]);
-        Message { head: self.head.freeze(), body }
-    }
-
-    fn put<const N: usize>(&mut self, parts: [&[u8]; N]) {
-        for part in parts {
-            self.head.put_slice(part);
-        }
+        self.head.extend_from_slice(b"\r\n");
+        Message { head: self.head.into(), body }
     }
 }
 
@@ -68,7 +68,7 @@ mod tests {
         ];
         for (method, body, expected) in cases {
             let mut writing = Writing::new(&method, &PathAndQuery::from_static("/mcp?a=1"));
-            writing.header(&http::header::HOST, &HeaderValue::from_static("localhost"));
+            writing.header(&http::header::HOST, b"localhost");
             let message = writing.body(Bytes::from_static(body.as_bytes()));
             assert_eq!((message.head.as_ref(), message.body.as_ref()), (expected.as_bytes(), body.as_bytes()));
         }

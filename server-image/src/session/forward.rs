@@ -244,7 +244,7 @@ pub async fn pass_on(
     door: &Arc<Door>,
     away: Away,
     seen: &Seen,
-    parts: Parts,
+    parts: &mut Parts,
     body: &mut Body,
 ) -> Result<Response<Body>, Refusal> {
     let ring = door.sessions.ring().ok_or(Refusal::SessionUnknown)?;
@@ -334,14 +334,14 @@ fn until_stopped(door: &Door, response: Response<Body>) -> Response<Body> {
 }
 
 /// The head for the other pod: the client's, with the authority that it named and what was seen of it.
-fn request(parts: Parts, seen: &Seen) -> Result<Request<()>, Refusal> {
-    let authority: Authority = seen.host.parse().map_err(|_| Refusal::HostMalformed)?;
+fn request(parts: &mut Parts, seen: &Seen) -> Result<Request<()>, Refusal> {
+    let authority = Authority::try_from(seen.host.as_bytes()).map_err(|_| Refusal::HostMalformed)?;
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
     let uri = Uri::builder().scheme(Scheme::HTTP).authority(authority).path_and_query(target).build();
     let mut request = Request::new(());
     *request.uri_mut() = uri.map_err(|_| Refusal::HostMalformed)?;
-    *request.method_mut() = parts.method;
-    let mut headers = parts.headers;
+    *request.method_mut() = parts.method.clone();
+    let mut headers = std::mem::take(&mut parts.headers);
     headers::strip_hop_by_hop(&mut headers);
     headers.remove(HOST);
     headers.remove(EXPECT);
@@ -396,8 +396,8 @@ mod tests {
             asked.headers_mut().insert(name, HeaderValue::from_static("a"));
         }
         let request_id = HeaderValue::from_static("a");
-        let seen = Seen { peer: [10, 0, 0, 9].into(), host: "mcp.example.com".into(), request_id };
-        let head = request(asked.into_parts().0, &seen).unwrap();
+        let seen = Seen { peer: [10, 0, 0, 9].into(), host: HeaderValue::from_static("mcp.example.com"), request_id };
+        let head = request(&mut asked.into_parts().0, &seen).unwrap();
         assert_eq!(names.map(|name| head.headers()[name].is_sensitive()), [true, true, true, false]);
     }
 }

@@ -168,7 +168,7 @@ async fn is_alive(relay: &Relay, asked: Parts, seen: &Seen) -> bool {
         headers.remove(VERSION);
     }
     let ping = Outgoing { method: Method::POST, query, headers, body: Bytes::from_static(PING.as_bytes()) };
-    let answer = tokio::time::timeout(PATIENCE, relay.exchange(ping, seen)).await;
+    let answer = tokio::time::timeout(PATIENCE, relay.exchange(&ping, seen)).await;
     // Whoever does not answer has not said that it is gone.
     !matches!(answer, Ok(Ok(response)) if matches!(response.status(), StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND))
 }

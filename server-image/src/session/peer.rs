@@ -131,11 +131,8 @@ async fn requests(stream: TcpStream, peer: IpAddr, door: Arc<Door>, served: watc
         metrics: Arc::clone(&door.metrics),
     };
     let handler = move |arrival: Arrival, mut request: Request<Body>| {
-        let door = Arc::clone(&door);
-        async move {
-            let peer = client(request.headers_mut()).unwrap_or(arrival.peer);
-            pipeline::answer(&door, Arrival { peer, forwarded: true, ..arrival }, request).await
-        }
+        let peer = client(request.headers_mut()).unwrap_or(arrival.peer);
+        pipeline::answer(Arc::clone(&door), Arrival { peer, forwarded: true, ..arrival }, request)
     };
     accept::connection(stream, peer, false, rim, served, handler).await;
 }

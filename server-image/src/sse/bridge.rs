@@ -174,7 +174,7 @@ impl Session {
         let waits = id.map(|id| self.wait(id, progress_token(&outgoing.body), &outgoing.headers)).transpose()?;
         let (headers, given_up) = (outgoing.headers.clone(), given_up(&outgoing.body));
         outgoing.query = None;
-        let response = self.relay.exchange_at(&self.target, outgoing, seen).await?;
+        let response = self.relay.exchange_at(&self.target, &outgoing, seen).await?;
         match response.status() {
             StatusCode::NOT_FOUND | StatusCode::GONE => {
                 self.ended.cancel();

@@ -72,7 +72,7 @@ enum Older {
 }
 
 /// `GET /sse`.
-pub async fn open(exchange: Exchange, parts: Parts) -> Result<Response<Body>, Refused> {
+pub async fn open(exchange: Exchange, parts: &mut Parts) -> Result<Response<Body>, Refused> {
     if exchange.standing.is_stateless() {
         return Err(nowhere(&exchange));
     }
@@ -83,7 +83,7 @@ pub async fn open(exchange: Exchange, parts: Parts) -> Result<Response<Body>, Re
         Method::GET if matches!(exchange.standing, Standing::Keyless) => Err(Refusal::SessionsUnsealed.into()),
         Method::GET => match &Arc::clone(&exchange.rules).backend {
             Backend::Sse(relay) => relayed::Session::open(relay, exchange, parts).await,
-            Backend::Http(_) | Backend::Tools(_) => player::Session::open(exchange, &parts),
+            Backend::Http(_) | Backend::Tools(_) => player::Session::open(exchange, parts),
         },
         _ => other_method(&parts.method, "GET, OPTIONS"),
     }
@@ -92,7 +92,7 @@ pub async fn open(exchange: Exchange, parts: Parts) -> Result<Response<Body>, Re
 /// `POST /messages?s=T`.
 pub async fn message(
     exchange: Exchange,
-    parts: Parts,
+    parts: &mut Parts,
     body: &mut Body,
     entry: &mut Entry,
 ) -> Result<Response<Body>, Refused> {
@@ -113,9 +113,10 @@ pub async fn message(
     let bytes = body::read(&parts.headers, body, exchange.rules.body_bytes, deadline(&exchange)).await?;
     let said = Said::of(bytes)?;
     entry.method(said.method.as_deref());
+    let headers = std::mem::take(&mut parts.headers);
     match &*session {
-        Older::Played(session) => Arc::clone(session).message(exchange, parts.headers, said).await,
-        Older::Relayed(session) => session.message(exchange, parts.headers, said).await,
+        Older::Played(session) => Arc::clone(session).message(exchange, headers, said).await,
+        Older::Relayed(session) => session.message(exchange, headers, said).await,
     }
 }
 

@@ -100,13 +100,14 @@ impl Caller {
     }
 
     /// An exchange that begins now, without a body.
-    async fn ask(&self, parts: Parts) -> Result<Response<Body>, Refused> {
+    async fn ask(&self, mut parts: Parts) -> Result<Response<Body>, Refused> {
         let (wall, instant, peer) = (clock::wall(), clock::instant(), self.seen.peer);
         let arrival = Arrival { wall, instant, peer, fault: None, beyond: false, forwarded: false };
         let mut entry = Entry::new(&parts, &self.seen.request_id);
         let (principal, seen) = (self.principal.clone(), self.seen.clone());
-        let exchange = Exchange::begin(&self.door, &self.rules, arrival, principal, seen, &parts.method)?;
-        exchange.serve(parts, &mut empty(), &mut entry).await
+        let mut exchange = Exchange::begin(&self.door, &self.rules, arrival, principal, seen, &parts.method)?;
+        let (response, deadline) = exchange.serve(&mut parts, &mut empty(), &mut entry).await?;
+        Ok(exchange.stream_back(response, deadline))
     }
 }
 
@@ -201,9 +202,10 @@ impl Session {
     /// One exchange of the usual kind.
     async fn exchange(&self, mut exchange: Exchange, caller: &Caller, bytes: Bytes) -> Result<Response<Body>, Refused> {
         exchange.standing = Standing::Raw; // the server's id is known here alone
-        let parts = self.parts(&Method::POST, caller.headers.clone())?;
+        let mut parts = self.parts(&Method::POST, caller.headers.clone())?;
         let mut entry = Entry::new(&parts, &exchange.seen.request_id);
-        exchange.serve(parts, &mut full(bytes), &mut entry).await
+        let (response, deadline) = exchange.serve(&mut parts, &mut full(bytes), &mut entry).await?;
+        Ok(exchange.stream_back(response, deadline))
     }
 
     /// The head of a request as a Streamable HTTP client would write it.

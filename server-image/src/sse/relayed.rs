@@ -37,9 +37,9 @@ impl Session {
     }
 
     /// The client's stream.
-    pub async fn open(relay: &Arc<Relay>, exchange: Exchange, parts: Parts) -> Result<Response<Body>, Refused> {
+    pub async fn open(relay: &Arc<Relay>, exchange: Exchange, parts: &mut Parts) -> Result<Response<Body>, Refused> {
         let query = parts.uri.query().map(str::to_owned);
-        let opening = upstream::open(relay, parts.headers, query, &exchange.seen);
+        let opening = upstream::open(relay, std::mem::take(&mut parts.headers), query, &exchange.seen);
         let upstream = timeout_at(deadline(&exchange), opening).await.unwrap_or(Err(Refusal::BackendSlow))?;
         let session = Arc::new(Self {
             relay: Arc::clone(relay),
@@ -79,7 +79,7 @@ impl Session {
         }
         let deadline = deadline(&exchange);
         let outgoing = Outgoing { method: Method::POST, query: None, headers, body: said.bytes };
-        let sending = self.relay.exchange_at(&self.target, outgoing, &exchange.seen);
+        let sending = self.relay.exchange_at(&self.target, &outgoing, &exchange.seen);
         let answer = timeout_at(deadline, sending).await.unwrap_or(Err(Refusal::BackendSlow));
         if !answer.as_ref().is_ok_and(|response| response.status().is_success())
             && let Some(id) = &id

@@ -32,7 +32,7 @@ pub async fn open(
     headers.remove(CONTENT_TYPE); // there is no body
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     let outgoing = Outgoing { method: Method::GET, query, headers, body: Bytes::new() };
-    let response = relay.exchange(outgoing, seen).await?;
+    let response = relay.exchange(&outgoing, seen).await?;
     begin(relay, response).await
 }
 

@@ -150,7 +150,7 @@ impl Front {
             beyond: false,
             forwarded: false,
         };
-        pipeline::answer(&self.door, arrival, request).await
+        pipeline::answer(Arc::clone(&self.door), arrival, request).await
     }
 
     /// A POST with key and Host.

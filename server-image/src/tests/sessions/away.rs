@@ -152,7 +152,7 @@ async fn a_head_that_the_entry_pod_admits_is_none_too_large_for_the_owner() {
 async fn ask_as_peer(front: &Front, request: Request<crate::body::Body>) -> u16 {
     let (wall, instant) = (clock::wall(), clock::instant());
     let arrival = Arrival { wall, instant, peer: [10, 0, 0, 1].into(), fault: None, beyond: false, forwarded: true };
-    pipeline::answer(&front.door, arrival, request).await.status().as_u16()
+    pipeline::answer(Arc::clone(&front.door), arrival, request).await.status().as_u16()
 }
 
 #[tokio::test]
