@@ -109,7 +109,7 @@ const GATHERED_MAXIMUM: usize = 64 * 1024;
 /// Lets the beginning of an answer wait a moment, so that one that is soon over leaves in one piece, its length told. What
 /// takes longer flows from then on as it comes. It is for the same proxies as [`discard`]: while they have not noticed yet
 /// that the request has no more bytes, they close the connection when the answer's head arrives, and what has not arrived
-/// by then is lost to their client. On a busy node they take tens of milliseconds to notice.
+/// by then is lost to their client (golang/go issue 40747). On a busy node they take tens of milliseconds to notice.
 pub async fn gathered(mut body: Body) -> Body {
     let (mut begun, mut due) = (None, None);
     let (mut frames, mut length, mut says_something) = (Vec::new(), 0, false);
