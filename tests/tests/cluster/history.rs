@@ -7,10 +7,14 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::{StreamExt as _, pin_mut};
 use kube::Api;
-use kube::api::{WatchEvent, WatchParams};
+use kube::api::{DynamicObject, WatchEvent, WatchParams};
+use mooring_tests::installed;
 use mooring_tests::wait::until;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::task::JoinHandle;
+
+use crate::room::Room;
 
 /// What is looked at of an object, each time that it changed, without repetitions.
 pub(crate) struct History<T> {
@@ -74,4 +78,15 @@ impl<T: Clone + Debug + PartialEq + Send + 'static> History<T> {
         }
         Ok(values)
     }
+}
+
+/// Whether the server said of itself that it is available and ready, each time that this changed.
+pub(crate) async fn told(room: &Room, server: &str) -> Result<History<[bool; 2]>> {
+    let servers = installed::servers(&room.world.cluster, &room.name).await?;
+    let look = |server: &DynamicObject| {
+        let conditions = server.data.pointer("/status/conditions").and_then(Value::as_array);
+        ["Available", "Ready"]
+            .map(|kind| conditions.into_iter().flatten().any(|c| c["type"] == kind && c["status"] == "True"))
+    };
+    History::begin(servers, server, look).await
 }

@@ -48,6 +48,7 @@ macro_rules! scenarios {
 /// In the order in which they begin. The last ones change the release that all others stand on.
 const SCENARIOS: &[Scenario] = scenarios! {
     Together Own("its autoscalers look every few seconds, and no others") scale::an_autoscaler_follows_the_load;
+    Together Any sessions::pods_that_stop_lose_no_call;
     Together Any scale::sessions_outlive_their_pods_and_find_fresh_ones;
     Together Any path::declared_tools_answer_every_client;
     Together Any path::server_everything_answers_every_client;
@@ -78,7 +79,6 @@ const SCENARIOS: &[Scenario] = scenarios! {
     Together Any peers::sessions_where_everything_is_denied;
     Together Own("it drops packets between pods") peers::a_link_that_is_cut;
     Together Own("it hands the address of a pod to another") peers::a_pod_that_has_the_address_of_another;
-    Together Any sessions::a_rollout_loses_no_session;
     Together Any sessions::what_clients_say_of_sessions_is_checked;
     Together Any sessions::each_is_right_to_its_end;
     Together Own("it kills processes of pods") sessions::a_killed_process_ends_only_its_own;

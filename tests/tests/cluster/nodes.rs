@@ -19,7 +19,7 @@ use mooring_tests::wait::until;
 use serde_json::{Value, json};
 
 use crate::calls::Calls;
-use crate::room::Room;
+use crate::room::{Room, is_ready};
 use crate::sessions::long_call;
 use crate::specs::{self, KEY};
 use crate::world::{PODS, World, seconds, text};
@@ -48,11 +48,6 @@ fn everything(room: &Room, name: &str) -> Value {
 
 fn node(pod: &Pod) -> &str {
     pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
-}
-
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// How many pods of a server each node has.

@@ -315,6 +315,12 @@ impl Room {
     }
 }
 
+/// Whether a pod serves.
+pub(crate) fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
 /// Whether a ready front door is behind a target; no key is asked for it.
 async fn serves(target: &Target) -> Result<()> {
     let health = Target { path: target.path.replace("/mcp", "/health/ready"), key: None, ..target.clone() };

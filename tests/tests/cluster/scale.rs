@@ -13,15 +13,14 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt as _};
 use mooring_contract::port;
-use mooring_tests::installed;
 use mooring_tests::mcp::Target;
 use mooring_tests::wait::until;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::calls::Calls;
-use crate::history::History;
-use crate::room::Room;
+use crate::history::{self, History};
+use crate::room::{Room, is_ready};
 use crate::specs::{self, KEY};
 use crate::world::{PODS, seconds};
 
@@ -40,17 +39,6 @@ async fn replicas(room: &Room, server: &str) -> Result<History<Option<i32>>> {
     History::begin(deployments, server, |deployment| deployment.spec.as_ref().and_then(|spec| spec.replicas)).await
 }
 
-/// Whether the server said of itself that it is available and ready, each time that this changed.
-async fn told(room: &Room, server: &str) -> Result<History<[bool; 2]>> {
-    let servers = installed::servers(&room.world.cluster, &room.name).await?;
-    let look = |server: &kube::api::DynamicObject| {
-        let conditions = server.data.pointer("/status/conditions").and_then(Value::as_array);
-        ["Available", "Ready"]
-            .map(|kind| conditions.into_iter().flatten().any(|c| c["type"] == kind && c["status"] == "True"))
-    };
-    History::begin(servers, server, look).await
-}
-
 /// Waits until so many pods serve and no other is there.
 async fn serving(room: &Room, server: &str, count: usize) -> Result<Vec<Pod>> {
     until(&format!("{count} pods to serve"), PODS, || async {
@@ -60,11 +48,6 @@ async fn serving(room: &Room, server: &str, count: usize) -> Result<Vec<Pod>> {
         Ok(pods)
     })
     .await
-}
-
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// A call that the pod of the session alone can answer.
@@ -101,7 +84,7 @@ pub(crate) async fn an_autoscaler_follows_the_load(room: Room) -> Result<()> {
     room.serve("busy", &spec).await?;
     let target = room.entrance("busy", KEY).await?;
     serving(&room, "busy", 2).await?;
-    let (replicas, told) = (replicas(&room, "busy").await?, told(&room, "busy").await?);
+    let (replicas, told) = (replicas(&room, "busy").await?, history::told(&room, "busy").await?);
 
     let start = Instant::now();
     let mut sessions = begin(&target, 20).await?;
@@ -276,7 +259,7 @@ pub(crate) async fn sessions_outlive_their_pods_and_find_fresh_ones(room: Room) 
     room.serve("breathing", &everything(&room, "breathing", 3)).await?;
     let target = room.entrance("breathing", KEY).await?;
     let pods = serving(&room, "breathing", 3).await?;
-    let told = told(&room, "breathing").await?;
+    let told = history::told(&room, "breathing").await?;
     let (mut busy, mut long, mut at) = (Vec::new(), Vec::new(), BTreeMap::new());
     for pod in &pods {
         let name = pod.name_any();

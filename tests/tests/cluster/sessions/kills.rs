@@ -50,7 +50,7 @@ pub(crate) async fn a_killed_process_ends_only_its_own(room: Room) -> Result<()>
     let its_own = sessions.iter().step_by(3).count();
 
     // The front door: what is in flight in its pod fails, and the sessions live on.
-    let running = calls(&sessions);
+    let running = calls(&sessions, &Tool::echo());
     let long: Vec<_> = sessions.iter().take(3).map(|session| tokio::spawn(long_call(session.clone(), LONG))).collect();
     running.more(2 * SESSIONS).await?;
     room.signal(&first, names::FRONT_DOOR, Signal::Kill).await?;

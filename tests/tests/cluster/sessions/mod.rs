@@ -4,14 +4,14 @@
 mod kills;
 mod named;
 mod right;
-mod rollout;
 mod still;
+mod stops;
 
 pub(crate) use kills::a_killed_process_ends_only_its_own;
 pub(crate) use named::what_clients_say_of_sessions_is_checked;
 pub(crate) use right::each_is_right_to_its_end;
-pub(crate) use rollout::a_rollout_loses_no_session;
 pub(crate) use still::a_pod_that_stands_still_is_waited_for;
+pub(crate) use stops::pods_that_stop_lose_no_call;
 
 use std::time::Duration;
 
@@ -71,13 +71,13 @@ impl Trio {
     }
 }
 
-/// Calls in each session.
-fn calls(sessions: &[Ways]) -> Calls {
+/// Calls of a tool in each session.
+fn calls(sessions: &[Ways], tool: &Tool) -> Calls {
     let caller = |session: &Ways| {
-        let session = session.clone();
+        let (session, tool) = (session.clone(), tool.clone());
         move || {
-            let session = session.clone();
-            async move { Tool::echo().call(&session.next()).await }
+            let (session, tool) = (session.clone(), tool.clone());
+            async move { tool.call(&session.next()).await }
         }
     };
     Calls::each(PAUSE, sessions.iter().map(caller).collect::<Vec<_>>())

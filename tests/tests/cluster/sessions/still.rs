@@ -38,7 +38,7 @@ pub(crate) async fn a_pod_that_stands_still_is_waited_for(room: Room) -> Result<
     all_answer(&sessions).await?;
     let before = SealedWith::now(&room, "still").await?;
 
-    let running = calls(&others);
+    let running = calls(&others, &Tool::echo());
     running.more(others.len()).await?;
     // The kubelet starts a container anew whose probe had no answer for half a minute: it is quick from here.
     room.signal(&first, names::FRONT_DOOR, Signal::Pause).await?;
