@@ -2,11 +2,10 @@
 //! the backend speaks that era at all. Knows nothing of what the methods do.
 
 use http::HeaderMap;
-use serde_json::value::RawValue;
 
 use crate::era::{self, Era};
 use crate::headers::{self, VERSION};
-use crate::peek::{Message, Reading, Seen};
+use crate::peek::{Message, Reading, Seen, Unread};
 use crate::pipeline::Refused;
 use crate::refusal::{INVALID_PARAMS, INVALID_REQUEST, Refusal, Waiting};
 
@@ -42,21 +41,30 @@ pub type OnlyEra<'a> = Option<(Era, &'a [String])>;
 
 /// Judges a whole request. One message that is refused refuses all of a batch.
 pub fn admit(headers: &HeaderMap, reading: &Reading<'_>, backend: OnlyEra<'_>) -> Result<Admitted, Refused> {
-    let (waiting, era, messages) = match reading {
-        Reading::One(message) => {
-            let waiting = message.id().map_or(Waiting::Nobody, |id| Waiting::One(id.to_owned()));
-            (waiting, headers::single(headers).and_then(|()| one(headers, message, backend)), 1)
-        }
+    judged(headers, reading, |message| one(headers, message, backend))
+}
+
+/// Judges what comes by the older transport. No header there says anything of a message.
+pub fn admit_older(headers: &HeaderMap, reading: &Reading<'_>) -> Result<Admitted, Refused> {
+    judged(headers, reading, |message| Ok(era::in_body(message).unwrap_or(Era::Legacy)))
+}
+
+fn judged(
+    headers: &HeaderMap,
+    reading: &Reading<'_>,
+    one: impl Fn(&Message<'_>) -> Result<Era, Refusal>,
+) -> Result<Admitted, Refused> {
+    let (messages, era) = match reading {
+        Reading::One(message) => (1, headers::single(headers).and_then(|()| one(message))),
         Reading::Batch(elements) => {
-            let ids = elements.iter().flatten().filter_map(Message::id).map(RawValue::to_owned);
-            let era = headers::single(headers).and_then(|()| batch(headers, elements, backend));
-            (Waiting::Batch(ids.collect()), era, elements.len())
+            (elements.len(), headers::single(headers).and_then(|()| batch(headers, elements, one)))
         }
     };
     let has = |wanted: &str| match reading {
         Reading::One(message) => message.method() == Some(wanted),
         Reading::Batch(elements) => elements.iter().flatten().any(|message| message.method() == Some(wanted)),
     };
+    let waiting = reading.waiting();
     match era {
         Ok(era) => Ok(Admitted { era, waiting, messages, slow: has(CALL), endless: has(LISTEN) }),
         Err(refusal) => Err(Refused { refusal, waiting, cors: None }),
@@ -81,20 +89,22 @@ fn one(headers: &HeaderMap, message: &Message<'_>, backend: OnlyEra<'_>) -> Resu
     }
 }
 
-fn batch(headers: &HeaderMap, elements: &[Result<Message<'_>, Refusal>], backend: OnlyEra<'_>) -> Result<Era, Refusal> {
+fn batch(
+    headers: &HeaderMap,
+    elements: &[Result<Message<'_>, Unread<'_>>],
+    one: impl Fn(&Message<'_>) -> Result<Era, Refusal>,
+) -> Result<Era, Refusal> {
     if headers.contains_key(VERSION) && era::version(headers) != Some(era::BATCHES) {
         return Err(Refusal::BatchUnknown);
     }
     for (position, element) in (1..).zip(elements) {
-        element
-            .as_ref()
-            .map_err(Refusal::clone)
-            .and_then(|message| match one(headers, message, backend)? {
-                _ if message.method() == Some("initialize") => Err(Refusal::BatchedInitialize),
-                Era::Modern => Err(Refusal::BatchUnknown),
-                Era::Legacy => Ok(()),
-            })
-            .map_err(|refusal| Refusal::InBatch { position, refusal: Box::new(refusal) })?;
+        let judge = |message: &Message<'_>| match one(message)? {
+            _ if message.method() == Some("initialize") => Err(Refusal::BatchedInitialize),
+            Era::Modern => Err(Refusal::BatchUnknown),
+            Era::Legacy => Ok(()),
+        };
+        let judged = element.as_ref().map_err(|unread| unread.refusal.clone()).and_then(judge);
+        judged.map_err(|refusal| Refusal::InBatch { position, refusal: Box::new(refusal) })?;
     }
     Ok(Era::Legacy)
 }

@@ -47,8 +47,9 @@ const ENDS_HERE: [HeaderName; 6] = [FORWARDED, ORIGIN, AUTHORIZATION, API_KEY, E
 /// Headers that [`to_backend`] writes in place of the client's.
 const REPLACED: [HeaderName; 3] = [HOST, ACCEPT_ENCODING, REQUEST_ID];
 
-/// Headers by which a client could speak in the name of a proxy. All of `x-forwarded-*` goes, too.
-const PROXY_CLAIMS: [&str; 7] = [
+/// Headers by which a client could speak in the name of a proxy or gateway (the last four: of one for MCP, see
+/// GHSA-g53w-w6mj-hrpp). All of `x-forwarded-*` goes, too.
+const PROXY_CLAIMS: [&str; 11] = [
     "x-real-ip",
     "x-original-url",
     "x-original-uri",
@@ -56,6 +57,10 @@ const PROXY_CLAIMS: [&str; 7] = [
     "x-rewrite-url",
     "x-client-ip",
     "x-cluster-client-ip",
+    "x-mcp-authorized",
+    "mcp-init-host",
+    "router-key",
+    "x-key-id",
 ];
 
 /// What the front door saw of a request.
@@ -221,6 +226,10 @@ mod tests {
             ("x-forwarded-prefix", "/evil"),
             ("x-real-ip", "1.2.3.4"),
             ("x-original-url", "/evil"),
+            ("x-mcp-authorized", "tools"),
+            ("mcp-init-host", "evil"),
+            ("router-key", "evil"),
+            ("x-key-id", "evil"),
             ("mcp-session-id", "s"),
             ("mcp-param-city", "Oslo"),
             ("x-other", "a"),

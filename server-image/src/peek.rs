@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Waiting};
 
 mod view;
 
@@ -27,8 +27,17 @@ const DEPTH_MAXIMUM: usize = 64;
 pub enum Reading<'a> {
     /// One message.
     One(Message<'a>),
-    /// An array of messages (2025-03-26), each by itself, because one that is refused leaves the ids of the others.
-    Batch(Vec<Result<Message<'a>, Refusal>>),
+    /// An array of messages (2025-03-26), each by itself, because who waits for one is answered whatever the others are.
+    Batch(Vec<Result<Message<'a>, Unread<'a>>>),
+}
+
+/// A message of a batch that has no one reading.
+#[derive(Debug)]
+pub struct Unread<'a> {
+    /// The id to answer with, where it is there once and is one.
+    pub id: Option<&'a RawValue>,
+    /// Why it has none.
+    pub refusal: Refusal,
 }
 
 /// What a message says.
@@ -79,6 +88,21 @@ impl Reading<'_> {
     pub fn initializes(&self) -> bool {
         matches!(self, Self::One(Message::Request(_, call)) if call.method == "initialize")
     }
+
+    /// Who waits for the answer, also where it is a refusal.
+    pub fn waiting(&self) -> Waiting {
+        match self {
+            Self::One(message) => message.id().map_or(Waiting::Nobody, |id| Waiting::One(id.to_owned())),
+            Self::Batch(elements) => {
+                let id = |element: &Result<Message<'_>, Unread<'_>>| match element {
+                    Ok(message) => message.id().map(RawValue::to_owned),
+                    Err(unread) => unread.id.map(RawValue::to_owned),
+                };
+                let ids: Vec<_> = elements.iter().filter_map(id).collect();
+                if ids.is_empty() { Waiting::Nobody } else { Waiting::Batch(ids) }
+            }
+        }
+    }
 }
 
 /// Reads the side view of a whole body.
@@ -94,13 +118,26 @@ pub fn peek(body: &[u8]) -> Result<Reading<'_>, Refusal> {
     Ok(reading)
 }
 
-fn batch(text: &str) -> Result<Vec<Result<Message<'_>, Refusal>>, Refusal> {
+fn batch(text: &str) -> Result<Vec<Result<Message<'_>, Unread<'_>>>, Refusal> {
     let elements: Vec<&RawValue> = serde_json::from_str(text).map_err(|error| refusal(&error))?;
     match elements.len() {
         0 => Err(not_message("the batch is empty")),
-        1..=BATCH_MAXIMUM => Ok(elements.into_iter().map(|raw| message(raw.get())).collect()),
+        1..=BATCH_MAXIMUM => Ok(elements.into_iter().map(element).collect()),
         _ => Err(Refusal::NotMessage(format!("a batch may have {BATCH_MAXIMUM} messages"))),
     }
+}
+
+fn element(raw: &RawValue) -> Result<Message<'_>, Unread<'_>> {
+    /// Everything else is passed over; a second `id` is an error.
+    #[derive(serde::Deserialize)]
+    struct OnlyId<'a> {
+        #[serde(borrow)]
+        id: Option<&'a RawValue>,
+    }
+    message(raw.get()).map_err(|refusal| {
+        let id = serde_json::from_str::<OnlyId<'_>>(raw.get()).ok().and_then(|only| only.id);
+        Unread { id: id.filter(|id| is_id(id)), refusal }
+    })
 }
 
 fn message(text: &str) -> Result<Message<'_>, Refusal> {

@@ -10,7 +10,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::{CONNECTION, CONTENT_TYPE, EXPECT};
+use http::header::{CONNECTION, CONTENT_TYPE, EXPECT, X_CONTENT_TYPE_OPTIONS};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use jiff::Timestamp;
@@ -134,15 +134,13 @@ async fn checked(
     if let Some(answer) = health::answer(door, rules.as_deref(), parts) {
         return Ok(answer);
     }
-    if arrival.beyond {
-        return Err(Refusal::Crowded.into());
-    }
     let rules = rules.ok_or(Refusal::NotConfigured)?;
     let host = host::check(&rules.hosts, parts)?;
     let cors = origin::check(&rules.origins, &host, &parts.headers)?;
     let seen = Seen { peer: arrival.peer, host, request_id: request_id.clone() };
     let answer = match cors.preflight(parts) {
         Some(preflight) => Ok(preflight),
+        None if arrival.beyond => Err(Refusal::Crowded.into()),
         None => routed(door, &rules, arrival, parts, body, seen, entry).await,
     };
     match answer {
@@ -202,6 +200,7 @@ fn text(status: StatusCode, text: String) -> Response<Body> {
     let mut response = Response::new(full(text));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 

@@ -171,8 +171,10 @@ pub enum Refusal {
     /// It does not speak the older HTTP+SSE transport, as it should.
     #[error("Bad gateway: the MCP server behind this address opened no event stream with an endpoint")]
     BackendWithoutEndpoint,
-    /// The id of a session that the backend begins is too long.
-    #[error("Bad gateway: the MCP server behind this address gave a session an id that is longer than 2048 bytes")]
+    /// The id of a session that the backend begins is too long, or there are two.
+    #[error(
+        "Bad gateway: the MCP server behind this address gave a session two ids, or one that is longer than 2048 bytes"
+    )]
     BackendSession,
     /// The pod of a session broke off.
     #[error("Bad gateway: the replica that has this session broke off before it answered")]

@@ -165,10 +165,12 @@ impl Relay {
             StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => true,
             StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => *method != Method::POST,
             StatusCode::SEE_OTHER => *method == Method::GET,
+            StatusCode::NOT_MODIFIED => return None, // it leads nowhere
+            other if other.is_redirection() => false,
             _ => return None,
         };
-        let location = response.headers().get(LOCATION)?;
-        let target = location.to_str().ok().and_then(|location| own_target(location, self.port));
+        let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+        let target = location.and_then(|location| own_target(location, self.port));
         Some(target.filter(|_| keeps_method).ok_or(Refusal::BackendRedirects))
     }
 }

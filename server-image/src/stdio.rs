@@ -119,10 +119,7 @@ impl Client {
     fn receive(&mut self, bytes: &[u8]) -> Result<(), String> {
         let reading = peek(bytes).map_err(|refusal| refusal.message(&Waiting::Nobody))?;
         let (era, waiting) = match &reading {
-            Reading::One(message) => {
-                let waiting = message.id().map_or(Waiting::Nobody, |id| Waiting::One(id.to_owned()));
-                (era::in_body(message).unwrap_or(Era::Legacy), waiting)
-            }
+            Reading::One(message) => (era::in_body(message).unwrap_or(Era::Legacy), reading.waiting()),
             // What HTTP clients repeat in a header, local ones have said in the handshake.
             Reading::Batch(_) => admit(&self.headers(), &reading, None)
                 .map(|admitted| (admitted.era, admitted.waiting))

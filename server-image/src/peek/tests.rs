@@ -15,9 +15,9 @@ fn view(text: &str) -> String {
     match peek(text.as_bytes()) {
         Ok(Reading::One(message)) => one(&message),
         Ok(Reading::Batch(elements)) => {
-            let each = |element: &Result<Message<'_>, Refusal>| match element {
+            let each = |element: &Result<Message<'_>, Unread<'_>>| match element {
                 Ok(message) => one(message),
-                Err(refusal) => refusal.to_string(),
+                Err(unread) => unread.refusal.to_string(),
             };
             format!("batch: {}", elements.iter().map(each).collect::<Vec<_>>().join(", "))
         }

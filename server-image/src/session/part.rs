@@ -99,6 +99,9 @@ impl Part {
     ) -> Result<(Response<Body>, Option<InUse>), Refusal> {
         let (door, rules) = (&exchange.door, &exchange.rules);
         let headers = response.headers_mut();
+        if headers.get_all(SESSION).iter().nth(1).is_some() {
+            return Err(Refusal::BackendSession); // which of them it means, nobody knows
+        }
         match self {
             Self::Raw => Ok((response, None)),
             Self::None => {

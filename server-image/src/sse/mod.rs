@@ -24,7 +24,6 @@ use http::header::ALLOW;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::BodyExt as _;
-use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
@@ -34,7 +33,7 @@ use crate::door::Phase;
 use crate::exchange::Exchange;
 use crate::headers::accepts;
 use crate::log::Entry;
-use crate::peek::{self, Message, Reading};
+use crate::peek::{self, Reading};
 use crate::pipeline::Refused;
 use crate::refusal::{Refusal, Waiting};
 use crate::rules::Backend;
@@ -136,18 +135,15 @@ struct Said {
 
 impl Said {
     fn of(bytes: Bytes) -> Result<Self, Refusal> {
-        let own = |id: &RawValue| id.to_owned();
-        let (method, revision, waiting) = match peek::peek(&bytes)? {
+        let reading = peek::peek(&bytes)?;
+        let waiting = reading.waiting();
+        let (method, revision) = match reading {
             Reading::One(message) => {
                 let revision = message.call().and_then(|call| call.params.meta.version.as_ref());
                 let revision = revision.map(|seen| seen.text().map(ToString::to_string).unwrap_or_default());
-                let waiting = message.id().map_or(Waiting::Nobody, |id| Waiting::One(own(id)));
-                (message.method().map(str::to_owned), revision, waiting)
+                (message.method().map(str::to_owned), revision)
             }
-            Reading::Batch(elements) => {
-                let ids: Vec<_> = elements.iter().flatten().filter_map(Message::id).map(own).collect();
-                (None, None, if ids.is_empty() { Waiting::Nobody } else { Waiting::Batch(ids) })
-            }
+            Reading::Batch(_) => (None, None),
         };
         Ok(Self { bytes, method, revision, waiting })
     }

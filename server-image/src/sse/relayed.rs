@@ -15,8 +15,10 @@ use super::life::{Life, Running};
 use super::upstream;
 use super::view::{FromServer, Id, from_server, given_up};
 use super::{Older, Said, begun, deadline, endpoint_event};
+use crate::admit;
 use crate::body::Body;
 use crate::exchange::Exchange;
+use crate::peek;
 use crate::pipeline::Refused;
 use crate::refusal::Refusal;
 use crate::relay::{Outgoing, Relay};
@@ -72,6 +74,8 @@ impl Session {
 
     /// A message of the client.
     pub async fn message(&self, exchange: Exchange, headers: HeaderMap, said: Said) -> Result<Response<Body>, Refused> {
+        let admitted = admit::admit_older(&headers, &peek::peek(&said.bytes)?)?;
+        exchange.door.metrics.messages(admitted.messages);
         let (id, given_up) = (said.id(), given_up(&said.bytes));
         if let Some(id) = id.clone() {
             let running = self.life.begin()?;

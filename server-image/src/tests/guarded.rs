@@ -203,9 +203,12 @@ async fn http_2_is_held_to_its_authority() {
 #[tokio::test]
 async fn a_page_that_may_read_can_read_refusals_and_failures() {
     let front = guarded(9);
-    for (change, expected) in [("", 503), ("x-api-key", 401), ("content-type", 415), ("path", 404)] {
+    let large = format!("\"{}\"", "a".repeat(8 * 1024));
+    let changes =
+        [("", 503), ("x-api-key", 401), ("content-type", 415), ("path", 404), ("size", 413), ("connections", 503)];
+    for (change, expected) in changes {
         let path = if change == "path" { "/weather/sse-of-old" } else { "/weather/mcp" };
-        let mut request = front.post(PING);
+        let mut request = front.post(if change == "size" { &large } else { PING });
         *request.uri_mut() = path.parse().unwrap();
         request.headers_mut().insert("origin", "https://app.example.com".parse().unwrap());
         match change {
@@ -213,8 +216,9 @@ async fn a_page_that_may_read_can_read_refusals_and_failures() {
             "content-type" => drop(request.headers_mut().remove("content-type")),
             _ => {}
         }
-        let response = front.ask(request).await;
+        let response = front.ask_over(request, change == "connections").await;
         assert_eq!(response.status(), expected, "{change}");
+        assert_eq!(response.headers().contains_key("retry-after"), expected == 503, "{change}");
         assert_eq!(response.headers()["access-control-allow-origin"], "https://app.example.com", "{change}");
         assert!(response.headers().get_all("vary").iter().any(|value| value == "Origin"), "{change}");
         let exposed = response.headers()["access-control-expose-headers"].to_str().unwrap();

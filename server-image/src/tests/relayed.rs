@@ -1,6 +1,7 @@
 //! The relay over loopback: bytes, headers, streams, faults.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{HeaderValue, Response, StatusCode};
@@ -141,6 +142,65 @@ async fn redirects_within_the_backend_are_followed() {
     assert_eq!(text(front.ask(front.post(CALL)).await).await, (200, "{}".into()));
     assert_eq!((backend.calls(), backend.last().uri().path()), (2, "/backend/mcp/"));
     assert_eq!(backend.last().body(), CALL);
+}
+
+/// A client meets no redirect: it is followed where that is safe, and is a failure of the server else.
+#[tokio::test]
+async fn every_redirect_ends_here() {
+    for (status, method, to, hops, expected) in [
+        (307, "POST", "/elsewhere", 1, 200),
+        (308, "POST", "/elsewhere", 2, 200),
+        (307, "POST", "/elsewhere", 9, 502),
+        (301, "POST", "/elsewhere", 1, 502),
+        (302, "POST", "/elsewhere", 1, 502),
+        (303, "POST", "/elsewhere", 1, 502),
+        (301, "GET", "/elsewhere", 1, 200),
+        (302, "GET", "/elsewhere", 1, 200),
+        (303, "GET", "/elsewhere", 1, 200),
+        (303, "DELETE", "/elsewhere", 1, 502),
+        (300, "GET", "/elsewhere", 1, 502),
+        (305, "GET", "/elsewhere", 1, 502),
+        (307, "POST", "", 1, 502),
+        (302, "GET", "", 1, 502),
+    ] {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        let backend = Backend::start(move |_| {
+            let redirects = counted.fetch_add(1, Ordering::SeqCst) < hops;
+            async move {
+                let mut response = json(StatusCode::OK, "{}".into());
+                if redirects {
+                    *response.status_mut() = StatusCode::from_u16(status).unwrap();
+                    if !to.is_empty() {
+                        response.headers_mut().insert("location", HeaderValue::from_static(to));
+                    }
+                }
+                response
+            }
+        })
+        .await;
+        let front = Front::new(&http_config(backend.port));
+        let request = if method == "POST" { front.post(CALL) } else { front.bare(method, "/weather/mcp") };
+        let (answered, headers, _) = collect(front.ask(request).await).await;
+        assert_eq!(answered, expected, "{status} {method} {to:?} {hops}");
+        assert!(!headers.contains_key("location"), "{status} {method} {to:?} {hops}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_with_two_ids_is_a_failure_of_the_server() {
+    let backend = Backend::start(|_| async move {
+        let mut response = json(StatusCode::OK, "{}".into());
+        for id in ["one", "two"] {
+            response.headers_mut().append("mcp-session-id", HeaderValue::from_static(id));
+        }
+        response
+    })
+    .await;
+    let front = Front::new(&http_config(backend.port));
+    let (status, headers, body) = collect(front.ask(front.post(CALL)).await).await;
+    assert_eq!(status, 502, "{}", String::from_utf8_lossy(&body));
+    assert!(!headers.contains_key("mcp-session-id"));
 }
 
 #[tokio::test]

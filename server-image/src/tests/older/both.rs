@@ -35,6 +35,57 @@ async fn an_older_client_and_an_older_server_talk_as_they_like() {
     assert_eq!(text(front.ask(request).await).await.0, 404);
 }
 
+type Headers = &'static [(&'static str, &'static str)];
+
+/// What is not read in one way alone reaches no server, by this transport either.
+#[tokio::test]
+async fn what_an_older_server_is_sent_is_judged() {
+    let older = Older::default();
+    let backend = older.start().await;
+    let front = Front::new(&sse_config(backend.port));
+    let client = Client::open(&front).await;
+    let ping = |id: usize| format!(r#"{{"id":{id},"method":"ping"}}"#);
+    let of = |messages: &[&str]| format!("[{}]", messages.join(","));
+    let with = |message: &str, headers: Headers| {
+        let mut request = client.request(message);
+        for (name, value) in headers {
+            request.headers_mut().append(*name, (*value).parse().unwrap());
+        }
+        request
+    };
+    let (one, two) = (ping(1), ping(2));
+    let modern = r#"{"jsonrpc":"2.0","id":"m","method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
+    let many = |number: usize| format!("[{}]", (0..number).map(ping).collect::<Vec<_>>().join(","));
+    let initialize = r#"{"jsonrpc":"2.0","id":"i","method":"initialize","params":{}}"#;
+    let named = r#"{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{"name":"t","Name":"u"}}"#;
+    let refused: [(String, Headers, &[&str]); 10] = [
+        (of(&[&one, r#"{"jsonrpc":"2.0","id":2,"method":"a","method":"b"}"#]), &[], &["\"id\":1", "\"id\":2"]),
+        (of(&[&one, named]), &[], &["\"id\":1", "\"id\":\"c\""]),
+        (of(&[&one, initialize]), &[], &["\"id\":1", "\"id\":\"i\""]),
+        (of(&[&one, modern]), &[], &["\"id\":1", "\"id\":\"m\""]),
+        (of(&[&one, "7"]), &[], &["\"id\":1"]),
+        (many(101), &[], &["-32600"]),
+        ("[]".into(), &[], &["-32600"]),
+        (of(&[&one, &two]), &[("mcp-protocol-version", "2025-06-18")], &["\"id\":1", "\"id\":2"]),
+        (one.clone(), &[("mcp-protocol-version", "2024-11-05"), ("mcp-protocol-version", "2025-03-26")], &["\"id\":1"]),
+        (named.into(), &[], &["-32600"]),
+    ];
+    let before = backend.calls();
+    for (body, headers, words) in refused {
+        let (status, answer) = text(front.ask(with(&body, headers)).await).await;
+        assert_eq!(status, 400, "{body:.120} {headers:?}: {answer}");
+        assert!(words.iter().all(|word| answer.contains(word)), "{body:.120}: {answer}");
+    }
+    assert_eq!(backend.calls(), before, "none of them reached the server");
+    let passing = [of(&[&one, &two]), many(100), modern.to_owned(), one];
+    for (number, body) in (1..).zip(&passing) {
+        assert_eq!(text(front.ask(with(body, &[])).await).await.0, 202, "{body:.120}");
+        assert_eq!((backend.calls(), backend.last().body().as_ref()), (before + number, body.as_bytes()));
+    }
+    let told = front.door.metrics.text(false).unwrap().1;
+    assert!(told.contains("mooring_server_messages_total 104"), "each message counts: {told}");
+}
+
 #[tokio::test]
 async fn a_backend_without_the_older_transport_is_told() {
     for (first, expected) in [
