@@ -25,6 +25,7 @@ mod scale;
 mod sessions;
 mod sizes;
 mod specs;
+mod stuck;
 mod tls;
 mod world;
 
@@ -71,6 +72,8 @@ const SCENARIOS: &[Scenario] = scenarios! {
     Together Any failures::a_command_that_is_not_in_the_image;
     Together Any failures::a_quota_that_is_used_up;
     Together Any failures::a_node_that_nobody_has;
+    Together Any stuck::a_quota_without_room_for_a_rollout;
+    Together Own("it has one node") stuck::a_node_without_room_for_a_rollout;
     Together Any changes::a_rollout_of_declared_tools_loses_no_call;
     Together Any changes::a_rollout_of_an_image_loses_no_call;
     Together Any changes::what_is_deleted_leaves_nothing;
