@@ -16,6 +16,10 @@ use crate::wait::until;
 
 /// Calls of one session.
 const CALLS: usize = 10;
+/// Requests of a whole session that name it: `initialized`, the calls, its stream, DELETE, and one after that.
+const NAMING: usize = CALLS + 4;
+/// Longest name of a session that a client may be given.
+const NAME_MAXIMUM: usize = 128;
 /// How long one event may be waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -82,7 +86,10 @@ impl Ways {
 
     /// Begins a session.
     pub async fn begin(&self) -> Result<Self> {
-        let session = self.of(self.next().initialize().await?);
+        let target = self.next().initialize().await?;
+        let name = target.headers.iter().find(|(name, _)| name == "mcp-session-id").map(|(_, value)| value.len());
+        ensure!(name.is_some_and(|length| length <= NAME_MAXIMUM), "a name of {name:?} characters");
+        let session = self.of(target);
         session.next().initialized().await?;
         Ok(session)
     }
@@ -167,5 +174,13 @@ where
         failures.len(),
         &failures[..failures.len().min(6)]
     );
+    Ok(())
+}
+
+/// An error unless many of the requests of so many whole sessions were passed on by the pod that they met. With three pods
+/// and ways that know nothing of sessions it is two in three.
+pub fn were_passed_on(passed_on: f64, sessions: usize) -> Result<()> {
+    let requests = f64::from(u32::try_from(sessions * NAMING)?);
+    ensure!(passed_on >= 0.4 * requests, "{passed_on} of {requests} requests were passed on: the way keeps sessions");
     Ok(())
 }

@@ -31,6 +31,8 @@ pub type Entropy = [u8; NONCE_LEN];
 const RAW: u8 = 0;
 /// The id is a canonical UUID and stands as its bytes.
 const UUID: u8 = 1;
+/// The same without hyphens.
+const BARE_UUID: u8 = 2;
 
 /// Where a token is used. One of another place does not open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,9 +90,11 @@ pub fn seal(key: &InForce, scope: &Scope<'_>, contents: &Contents, nonce: Entrop
     if contents.id.len() > ID_MAXIMUM {
         return None;
     }
-    let (flag, id) = match uuid::parse(&contents.id) {
-        Some(id) => (UUID, Bytes::copy_from_slice(&id)),
-        None => (RAW, contents.id.clone()),
+    let uuid = uuid::parse(&contents.id).map(|id| (UUID, id));
+    let uuid = uuid.or_else(|| uuid::parse_bare(&contents.id).map(|id| (BARE_UUID, id)));
+    let (flag, id) = match &uuid {
+        Some((flag, id)) => (*flag, &id[..]),
+        None => (RAW, &contents.id[..]),
     };
     let address = match contents.owner.address {
         IpAddr::V4(address) => address.to_ipv6_mapped(),
@@ -100,7 +104,7 @@ pub fn seal(key: &InForce, scope: &Scope<'_>, contents: &Contents, nonce: Entrop
     sealed.extend(contents.owner.uid.0);
     sealed.extend(address.octets());
     sealed.extend(u32::try_from(contents.issued.as_second()).unwrap_or(u32::MAX).to_be_bytes());
-    sealed.extend(&id);
+    sealed.extend(id);
     let associated = Aad::from(scope.associated(key.id));
     key.seal.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), associated, &mut sealed).ok()?;
     let mut bytes = key.id.to_vec();
@@ -131,6 +135,7 @@ fn read(opened: &[u8]) -> Option<Contents> {
     let id = match *flag {
         RAW => Bytes::copy_from_slice(id),
         UUID => uuid::spell(id.try_into().ok()?).into(),
+        BARE_UUID => uuid::spell_bare(id.try_into().ok()?).into(),
         _ => return None,
     };
     let address = IpAddr::V6(Ipv6Addr::from(*address)).to_canonical();

@@ -1,4 +1,5 @@
-//! UUIDs in their canonical spelling (RFC 9562 section 4): what pods are called, and what most servers call sessions.
+//! UUIDs in their canonical spelling (RFC 9562 section 4): what pods are called, and what most servers call sessions. The
+//! others, among them those in Python, leave the hyphens out.
 
 use std::fmt::Write as _;
 
@@ -13,6 +14,14 @@ pub fn parse(text: &[u8]) -> Option<[u8; 16]> {
         digits.extend_from_slice(groups.next().filter(|group| group.len() == length)?);
     }
     if groups.next().is_some() {
+        return None;
+    }
+    parse_bare(&digits)
+}
+
+/// The same without hyphens.
+pub fn parse_bare(digits: &[u8]) -> Option<[u8; 16]> {
+    if digits.len() != 32 {
         return None;
     }
     let mut bytes = [0; 16];
@@ -42,6 +51,11 @@ pub fn spell(bytes: [u8; 16]) -> String {
     text
 }
 
+/// The same without hyphens.
+pub fn spell_bare(bytes: [u8; 16]) -> String {
+    spell(bytes).replace('-', "")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +75,22 @@ mod tests {
             "{0b6f4d5e-8f0e-4f43-9e58-1b6a3f4c2d10}",
         ] {
             assert_eq!(parse(none.as_bytes()), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn without_hyphens_it_is_another_spelling() {
+        let text = "0b6f4d5e8f0e4f439e581b6a3f4c2d10";
+        assert_eq!(spell_bare(parse_bare(text.as_bytes()).unwrap()), text);
+        for none in [
+            "",
+            "0B6F4D5E8F0E4F439E581B6A3F4C2D10",
+            "0b6f4d5e8f0e4f439e581b6a3f4c2d1",
+            "0b6f4d5e8f0e4f439e581b6a3f4c2d100",
+            "0b6f4d5e8f0e4f439e581b6a3f4c2d1g",
+            "0b6f4d5e-8f0e-4f43-9e58-1b6a3f4c2d10",
+        ] {
+            assert_eq!(parse_bare(none.as_bytes()), None, "{none}");
         }
     }
 }

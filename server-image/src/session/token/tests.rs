@@ -67,9 +67,10 @@ fn every_slot_opens_and_another_key_does_not() {
 #[test]
 fn a_token_is_short_and_for_a_uuid_always_as_long() {
     let ring = ring(&[("current", 1)]);
-    let lengths: Vec<_> =
-        (0..=255).map(|number| sealed(&ring, uuid::spell([number; 16]), [number; 12]).len()).collect();
-    assert!(lengths.iter().all(|length| *length == 115), "{lengths:?}");
+    for spell in [uuid::spell, uuid::spell_bare] {
+        let lengths: Vec<_> = (0..=255).map(|number| sealed(&ring, spell([number; 16]), [number; 12]).len()).collect();
+        assert!(lengths.iter().all(|length| *length == 115), "{lengths:?}");
+    }
     let mut v6 = contents(X);
     v6.owner.address = "2001:db8::1".parse().unwrap();
     let text = seal(ring.current(), &scope(&alice()), &v6, [1; 12]).unwrap();
@@ -78,6 +79,28 @@ fn a_token_is_short_and_for_a_uuid_always_as_long() {
     assert!(text.bytes().all(|byte| byte.is_ascii_alphanumeric()));
     assert!(seal(ring.current(), &scope(&alice()), &contents(vec![b'a'; ID_MAXIMUM + 1]), [1; 12]).is_none());
     assert!(opens(&ring, sealed(&ring, vec![b'a'; ID_MAXIMUM], [1; 12]).as_bytes()));
+}
+
+/// Sealed by another program that does as the head of this module says. Clients have such tokens, the second kind from
+/// before there was a flag for such an id: they must open as long as they may live.
+#[test]
+fn tokens_of_before_open() {
+    let ring = ring(&[("current", 1)]);
+    for (id, text) in [
+        (
+            X,
+            "0El6XFx8RR4ywO37nMbQv53ftEGrCzjWoMne52cpyAihyPdQXXOnUJyZ8rYAOzgzk8lKQAsCHt08ORx7s2IIBU0FFeDoxrJZpy9yiJAHR4AK\
+             fImnfYB",
+        ),
+        (
+            "0b6f4d5e8f0e4f439e581b6a3f4c2d10",
+            "0El6XFx8RR4ywO37nMbQv55YskmABYxyqj7SFP7ci7EhyPdQXXOnUJyZ8rYAOzgzk8lKQAs8gKOzfet6rq3Urr5QoJj0B098GJcxVrup7Aqi\
+             SU2ZimcgbtaCH2AEmgfPRBd7687b",
+        ),
+        ("s-1", "0El6XFx8RR4ywO37nMbQv55YskmABYxyqj7SFP7ci7EhyPdQXXOnUJyZ8rYAOzgzk8lKQAsEeU7CA3lUTRtlWjAj8UyPXem17"),
+    ] {
+        assert_eq!(open(&ring, &scope(&alice()), text.as_bytes()), Some(([1; 4], contents(id))), "{id}");
+    }
 }
 
 #[test]
@@ -106,9 +129,20 @@ fn every_flipped_bit_changed_letter_and_truncation_is_refused() {
     }
 }
 
+/// Anything, and much of what is a UUID or nearly one.
+fn ids() -> impl Strategy<Value = Vec<u8>> {
+    let text = |pattern: &'static str| pattern.prop_map(String::into_bytes);
+    prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..300),
+        text("[0-9a-f]{32}"),
+        text("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
+        text("[0-9a-f]{31}[0-9a-fA-F-]{0,5}"),
+    ]
+}
+
 proptest! {
     #[test]
-    fn what_is_sealed_is_opened(id in prop::collection::vec(any::<u8>(), 0..300), nonce: Entropy, uid: [u8; 16], address: std::net::IpAddr, seconds: u32) {
+    fn what_is_sealed_is_opened(id in ids(), nonce: Entropy, uid: [u8; 16], address: std::net::IpAddr, seconds: u32) {
         let ring = ring(&[("current", 1)]);
         let owner = Pod { uid: Uid(uid), address: address.to_canonical() };
         let contents = Contents { owner, issued: Timestamp::from_second(seconds.into()).unwrap(), id: id.into() };
