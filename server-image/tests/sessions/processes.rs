@@ -5,7 +5,7 @@ use std::io::Read as _;
 use super::backend::X;
 use super::common::eventually;
 use super::http::{get, send};
-use super::pods::{Pod, Server, bare, post, status, token};
+use super::pods::{Pod, Server, bare, message, post, status, token};
 
 #[test]
 fn a_session_outlives_its_front_door() {
@@ -66,12 +66,21 @@ fn no_token_and_no_id_is_logged() {
     let [owner, other] = pods.each_ref().map(|(public, ..)| public.as_str());
     let token = token(&post(owner, "initialize", ""));
     let altered = format!("{}0", &token[1..]);
-    for (session, expected) in [(token.as_str(), "200"), (altered.as_str(), "404"), (X, "404")] {
+    for (session, expected) in [(token.as_str(), 200), (altered.as_str(), 404), (X, 404)] {
         for pod in [owner, other] {
-            let answer = post(pod, "tools/list", session);
-            assert!(answer[9..].starts_with(expected), "{answer}");
+            if expected == 200 {
+                server.backend.go(); // its stream ends
+            }
+            for request in [message("tools/list", session, ""), bare("GET", session)] {
+                assert_eq!(status(&send(pod, &request)), expected, "{request}");
+            }
             send(pod, &format!("POST /messages?s={session} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"));
         }
+    }
+    // The first who is told ends it.
+    for (session, expected) in [(token.as_str(), [200, 404]), (altered.as_str(), [404; 2]), (X, [404; 2])] {
+        let answers = [other, owner].map(|pod| status(&send(pod, &bare("DELETE", session))));
+        assert_eq!(answers, expected, "{session}");
     }
     for (_, pid, log) in pods {
         assert!(std::process::Command::new("kill").arg(pid).status().unwrap().success());

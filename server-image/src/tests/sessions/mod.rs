@@ -2,5 +2,6 @@
 
 mod away;
 mod fleet;
+mod none;
 mod older;
 mod owner;

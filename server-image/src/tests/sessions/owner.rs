@@ -106,22 +106,6 @@ async fn what_names_no_session_of_the_caller_is_404_however_it_is_asked() {
 }
 
 #[tokio::test]
-async fn the_modern_era_has_no_sessions() {
-    let backend = Memory::default().serve().await;
-    let front = pod(0, 1, &http_config(backend.port));
-    let call = r#"{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
-    let mut request = front.post(call);
-    for (name, value) in
-        [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "server/discover"), ("mcp-session-id", "whatever")]
-    {
-        request.headers_mut().insert(name, HeaderValue::from_static(value));
-    }
-    let (_, headers, body) = collect(front.ask(request).await).await;
-    assert!(body.ends_with(br#"{"of":"the backend"}"#) && !headers.contains_key(SESSION));
-    assert!(!backend.last().headers().contains_key(SESSION));
-}
-
-#[tokio::test]
 async fn a_token_lives_no_longer_than_it_may() {
     let backend = Memory::default().serve().await;
     let mut config = http_config(backend.port);
@@ -389,24 +373,6 @@ async fn a_pod_without_keys_serves_what_needs_none() {
 /// A front door of a pod whose Secret is not there.
 fn keyless(config: &Value) -> Front {
     Front::with(Door::new(1).in_pod(Pod { uid: uid(0), address: address(0) }, 1), config, &[])
-}
-
-#[tokio::test]
-async fn a_stateless_server_has_no_sessions() {
-    let backend = Memory::default().serve().await;
-    let fleet = Fleet::of(&[&backend], |config| config["sessions"] = serde_json::json!({"mode": "Stateless"})).await;
-    let front = &fleet.pods[0];
-    let (status, headers, _) = collect(front.ask(front.post(INITIALIZE)).await).await;
-    assert_eq!((status, headers.contains_key(SESSION)), (StatusCode::OK, false));
-    let id = HeaderValue::from_static("0b6f4d5e-8f0e-4f43-9e58-000000000000");
-    answer(front, "POST", Some(&id)).await;
-    assert!(!backend.last().headers().contains_key(SESSION));
-    for method in ["GET", "DELETE"] {
-        let refused = front.ask(request(front, method, Some(&id))).await;
-        assert_eq!((refused.status().as_u16(), refused.headers()["allow"].as_bytes()), (405, &b"POST, OPTIONS"[..]));
-    }
-    assert_eq!(text(front.ask(front.bare("GET", "/weather/sse")).await).await.0, 404);
-    assert_eq!(front.door.status().sessions, 0);
 }
 
 #[tokio::test]
