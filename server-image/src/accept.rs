@@ -27,6 +27,7 @@ use crate::pipeline::Arrival;
 use crate::wire::answer::{Answer, Streams};
 use crate::wire::fault::Fault;
 use crate::wire::limits::{self, WireLimits};
+use crate::wire::lost;
 use crate::wire::socket::{Protocol, Socket};
 use crate::wire::traffic::Traffic;
 
@@ -85,12 +86,15 @@ pub async fn serve<H, F>(
             }
         };
         let counted = Open::of(&open);
-        let beyond = counted.count().saturating_sub((rim.limits)().connections);
+        let limits = (rim.limits)();
+        let beyond = counted.count().saturating_sub(limits.connections);
         if beyond > BEYOND {
             rim.metrics.cut(rim.listener, "shed");
             continue;
         }
-        let _ = stream.set_nodelay(true); // a socket without it still works
+        // A socket without them still works.
+        let _ = stream.set_nodelay(true);
+        let _ = lost::notice(&stream, lost::patience(limits.write_timeout));
         let held = connection(stream, peer.ip(), beyond > 0, rim.clone(), phases.clone(), handler.clone());
         connections.spawn(async move {
             held.await;

@@ -69,6 +69,25 @@ async fn when_the_client_goes_the_backend_learns_it_at_once_in_both_eras() {
     }
 }
 
+#[tokio::test]
+async fn each_connection_is_watched_for_the_loss_of_its_client() {
+    let front = Front::new(&http_config(1));
+    let address = front.listen().await;
+    let client = TcpStream::connect(address).await.unwrap();
+    let ends = [address.port(), client.local_addr().unwrap().port()].map(|port| format!(":{port:04X}"));
+    // The front door's end as the kernel tells of it, in hexadecimal digits: which of its timers runs, where 2 is the one that
+    // probes a silent client, and in how many hundredths of a second it will.
+    eventually("the kernel waits to probe it", || {
+        let sockets = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+        let mut sockets = sockets.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
+        let ours = sockets.find(|fields| fields[1].ends_with(&ends[0]) && fields[2].ends_with(&ends[1]));
+        let timer =
+            ours.and_then(|fields| fields[5].strip_prefix("02:").map(|due| u64::from_str_radix(due, 16).unwrap()));
+        timer.is_some_and(|due| due <= 25 * 100)
+    })
+    .await;
+}
+
 /// A server with one session, whose stream breaks off after an event and is resumed by GET, as 2025-11-25 has it.
 async fn resumable() -> Backend {
     Backend::start(|request: Request<Bytes>| async move {

@@ -6,6 +6,7 @@ pub mod fault;
 pub mod framing;
 pub mod limits;
 pub mod load;
+pub mod lost;
 pub mod socket;
 pub mod traffic;
 
