@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::mcp::Target;
 use crate::process::{PATIENCE, Process, Usage};
-use crate::{built, wait};
+use crate::{built, metrics, wait};
 
 /// The key that every front door of the harness accepts, unless its config says otherwise.
 pub const KEY: &str = "5f0c1d8e-2f7b-4c3f-9a44-7d1e6b0f9c21";
@@ -122,14 +122,10 @@ impl FrontDoorProcess {
         Target { address: self.public, host, path: "/mcp".into(), key: Some(KEY.into()), headers: Vec::new() }
     }
 
-    /// The sum of a metric over all its labels that contain this text.
+    /// The sum of a metric over all its labels that contain this text; an error where there is no such metric.
     pub async fn metric(&self, name: &str, labels: &str) -> Result<f64> {
-        let metrics = Target { address: self.management, path: "/metrics".into(), ..self.target() };
-        let text = metrics.send("GET", "").await?.text();
-        let lines =
-            text.lines().filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])));
-        let values = lines.filter(|line| line.contains(labels)).filter_map(|line| line.rsplit(' ').next());
-        Ok(values.filter_map(|value| value.parse::<f64>().ok()).sum())
+        let said = Target { address: self.management, path: "/metrics".into(), ..self.target() };
+        metrics::sum(&said.send("GET", "").await?.text(), name, labels)
     }
 
     /// What it uses now.

@@ -16,6 +16,7 @@ pub mod installed;
 pub mod key_shim;
 pub mod left_out;
 pub mod mcp;
+pub mod metrics;
 pub mod operator_process;
 pub mod parts;
 pub mod preflight;

@@ -18,7 +18,7 @@ use mooring_tests::cluster::Signal;
 use mooring_tests::mcp::Target;
 use mooring_tests::sessions::Ways;
 use mooring_tests::wait::until;
-use mooring_tests::{command, installed};
+use mooring_tests::{command, installed, metrics};
 use serde_json::{Value, json};
 
 use crate::world::{PODS, World, text};
@@ -256,12 +256,9 @@ impl Room {
         .await
     }
 
-    /// The sum of a metric of a pod's front door over all its labels.
+    /// The sum of a metric of a pod's front door over all its labels; an error where there is no such metric.
     pub(crate) async fn metric(&self, pod: &Pod, name: &str) -> Result<f64> {
-        let said = self.management(pod, "/metrics", None).await?;
-        let lines =
-            said.lines().filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])));
-        Ok(lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
+        metrics::sum(&self.management(pod, "/metrics", None).await?, name, "")
     }
 
     async fn management(&self, pod: &Pod, path: &str, token: Option<&str>) -> Result<String> {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use mooring_contract::{Key, KeyMetadata, KeyRecord, SessionKey, Slot, session_key};
+use mooring_tests::metrics;
 use mooring_tests::product::Product;
 use serde_json::{Value, json};
 
@@ -51,13 +52,10 @@ impl Door {
         Ok(Self { running: Running::start(start, folder).await?, management })
     }
 
-    /// The sum of a metric over all its labels.
+    /// The sum of a metric over all its labels; an error where there is no such metric.
     pub async fn metric(&self, name: &str) -> Result<f64> {
-        let metrics = Target { address: self.management, path: "/metrics", ..self.running.target.clone() };
-        let text = metrics.once("GET", None, "").await?.body;
-        let lines =
-            text.lines().filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])));
-        Ok(lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
+        let target = Target { address: self.management, path: "/metrics", ..self.running.target.clone() };
+        metrics::sum(&target.once("GET", None, "").await?.body, name, "")
     }
 }
 
