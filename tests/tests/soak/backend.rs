@@ -1,5 +1,5 @@
 //! The MCP server behind the front door: it mints sessions, and answers as its caller asks, in JSON or as an event stream,
-//! at once or after a pause.
+//! at once or after a pause, with as many bytes as it asks for.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -22,6 +22,9 @@ use tokio::task::{JoinHandle, JoinSet};
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 const SESSION: &str = "mcp-session-id";
+/// Bytes of a piece of a huge answer, and how many are a MiB.
+const PIECE: usize = 16 * 1024;
+const PIECES: u64 = 64;
 
 /// A running server. It ends when this handle is dropped.
 pub(crate) struct Backend {
@@ -116,6 +119,9 @@ impl Sessions {
             return response;
         }
         let arguments = &message["params"]["arguments"];
+        if let Some(mebibytes) = arguments["mebibytes"].as_u64() {
+            return huge(&answer, mebibytes);
+        }
         let pause = Duration::from_millis(arguments["pause"].as_u64().unwrap_or_default());
         if arguments["stream"] == true {
             let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": "p", "progress": 1}});
@@ -163,6 +169,12 @@ fn json_answer(value: &Value) -> Response<Body> {
 
 fn events(values: impl Stream<Item = Value> + Send + 'static) -> Response<Body> {
     answered("text/event-stream", values.map(|value| format!("data: {value}\n\n")))
+}
+
+/// An answer with so much white space behind it, made as they are taken.
+fn huge(answer: &Value, mebibytes: u64) -> Response<Body> {
+    let spaces = (0..mebibytes * PIECES).map(|_| " ".repeat(PIECE));
+    answered("application/json", stream::iter([answer.to_string()]).chain(stream::iter(spaces)))
 }
 
 fn answered(kind: &'static str, pieces: impl Stream<Item = String> + Send + 'static) -> Response<Body> {
