@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 const CALLERS: u32 = 50;
 /// Calls of each caller.
 const CALLS: u32 = 10;
-/// The shortest pause between two calls.
+/// The shortest pause before a call.
 const SHORTEST: Duration = Duration::from_millis(4900);
 /// What is added to it, less for some and more for others.
 const SPREAD: Duration = Duration::from_millis(200);
@@ -51,9 +51,8 @@ async fn calls(door: FrontDoorProcess, caller: u32, call: Value) -> Result<u32> 
     let request = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).to_string();
     let mut answered = 0;
     for round in 0..CALLS {
-        if round > 0 {
-            tokio::time::sleep(SHORTEST + SPREAD * ((caller + round) % CALLERS) / (CALLERS - 1)).await;
-        }
+        // Before the first, too: the session has just begun on the same connection.
+        tokio::time::sleep(SHORTEST + SPREAD * ((caller + round) % CALLERS) / (CALLERS - 1)).await;
         let answer = target.send("POST", request.clone()).await?;
         let content = &answer.message()?["result"]["content"];
         ensure!(answer.status == 200 && content.is_array(), "{}: {}", answer.status, answer.text());
