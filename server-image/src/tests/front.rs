@@ -190,6 +190,13 @@ impl Front {
         String::from_utf8(answer).unwrap()
     }
 
+    /// How many requests were refused for the reason with this label.
+    pub fn refused(&self, reason: &str) -> u64 {
+        let sample = format!("mooring_server_refusals_total{{reason=\"{reason}\"}} ");
+        let (_, text) = self.door.metrics.text(false).unwrap();
+        text.lines().find_map(|line| line.strip_prefix(&sample)).map_or(0, |count| count.parse().unwrap())
+    }
+
     /// Waits until the front door is ready.
     pub async fn ready(&self) {
         eventually("ready", || self.door.is_ready()).await;

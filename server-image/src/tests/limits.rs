@@ -10,7 +10,7 @@ use http_body_util::{BodyExt as _, Empty, StreamBody};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
@@ -66,6 +66,7 @@ async fn a_head_may_be_as_large_as_the_limits_and_no_larger() {
         assert_eq!(status(&answer), Some(expected), "{answer}");
         assert!(expected == 200 || answer.contains(&format!("\"code\":{expected}")), "{answer}");
     }
+    assert_eq!((front.refused("uri_too_long"), front.refused("head_too_large")), (2, 2));
     // A change holds at once, on a connection that is open already.
     let mut open = TcpStream::connect(address).await.unwrap();
     open.write_all(b"GET /health HTTP/1.1\r\n\r\n").await.unwrap();
@@ -113,6 +114,7 @@ async fn http_2_is_held_to_the_same_limits() {
         let response = sender.send_request(request).await.unwrap();
         assert_eq!(response.status(), expected, "{target} {headers} {bytes}");
     }
+    assert_eq!((front.refused("uri_too_long"), front.refused("head_too_large")), (1, 1));
 }
 
 /// CVE-2023-44487: streams that are begun and reset at once.
@@ -164,7 +166,7 @@ async fn connections_beyond_the_limit_are_told_and_health_is_answered_on_them() 
         assert!(answer.contains(part), "{answer}");
     }
     assert_eq!(status(&once(&front, address, "/health").await), Some(200));
-    assert_eq!(backend.calls(), 0);
+    assert_eq!((backend.calls(), front.refused("connections")), (0, 1));
     // Those that were there first are served on.
     open[0].write_all(b"GET /health HTTP/1.1\r\n\r\n").await.unwrap();
     assert!(open[0].read(&mut [0; 1024]).await.unwrap() > 0);
@@ -172,6 +174,33 @@ async fn connections_beyond_the_limit_are_told_and_health_is_answered_on_them() 
     let metric = || front.door.metrics.text(false).unwrap().1;
     eventually("closed", || metric().contains("connections{listener=\"public\"} 0")).await;
     assert_eq!(status(&once(&front, address, "/weather/mcp").await), Some(200));
+}
+
+/// There is no end to those who come: some are told, the others are closed at once.
+#[tokio::test]
+async fn connections_far_beyond_the_limit_are_closed_without_a_word() {
+    let front = Front::new(&limited(1, &json!({"connections": 2})));
+    let address = front.listen().await;
+    let management = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let management_address = management.local_addr().unwrap();
+    front.run(crate::serve::serve_management(management, Arc::clone(&front.door)));
+    let shed = || {
+        let text = front.door.metrics.text(false).unwrap().1;
+        text.contains("connections_cut_total{listener=\"public\",reason=\"shed\"} ")
+    };
+    let mut sockets = Vec::new();
+    while !shed() {
+        assert!(sockets.len() < 5000, "none is shed");
+        sockets.push(TcpStream::connect(address).await.unwrap());
+    }
+    assert!(sockets.len() > 2 + 256, "{} are too few to shed one", sockets.len());
+    let mut word = [0; 64];
+    eventually("closed", || sockets.iter().any(|socket| matches!(socket.try_read(&mut word), Ok(0)))).await;
+    assert_eq!(status(&once(&front, management_address, "/health").await), Some(200));
+    drop(sockets);
+    let metric = || front.door.metrics.text(false).unwrap().1;
+    eventually("gone", || metric().contains("connections{listener=\"public\"} 0")).await;
+    assert_eq!(status(&once(&front, address, "/health").await), Some(200));
 }
 
 #[tokio::test]
@@ -191,6 +220,7 @@ async fn requests_beyond_the_limit_are_shed_and_those_that_run_go_on() {
     let (status, headers, body) = super::front::collect(front.ask(front.post(PING)).await).await;
     assert_eq!((status.as_u16(), headers["retry-after"].to_str().unwrap()), (503, "1"));
     assert!(String::from_utf8_lossy(&body).contains("as many requests as it may"), "{body:?}");
+    assert_eq!(front.refused("requests"), 1);
     assert_eq!(super::front::text(front.ask(front.bare("GET", "/health")).await).await.0, 200);
     GATE.add_permits(1);
     assert_eq!(first.await.unwrap(), (200, "\"pong\"".into()));
@@ -220,7 +250,7 @@ async fn a_key_may_hold_so_many_streams_and_no_more() {
     assert_eq!((status.as_u16(), headers["retry-after"].to_str().unwrap()), (429, "1"));
     let (status, text) = super::front::text(front.ask(front.post(listen)).await).await;
     assert!(status == 429 && text.contains("\"id\":7"), "{text}");
-    assert_eq!(backend.calls(), 2);
+    assert_eq!((backend.calls(), front.refused("streams")), (2, 2));
     // Others are not concerned, and room comes back.
     let mut request = front.bare("GET", "/weather/mcp");
     request.headers_mut().insert("x-api-key", other.expose().parse().unwrap());
@@ -288,5 +318,5 @@ async fn a_body_has_its_time() {
     assert!(status == 408 && text.contains("the request body did not arrive in time"), "{status} {text}");
     let took = (crate::clock::instant() - begin).as_secs();
     assert!((30..=32).contains(&took), "{took}");
-    assert_eq!(backend.calls(), 0);
+    assert_eq!((backend.calls(), front.refused("body_slow")), (0, 1));
 }

@@ -220,7 +220,7 @@ async fn the_answer_arrives_though_much_follows() {
     let wire = Wire::new().await;
     let bytes = format!("{}X: a\n\r\n{}", wire.head(), "x".repeat(4 * 1024 * 1024));
     assert_eq!(wire.statuses(bytes.as_bytes()).await, [400]);
-    assert!(wire.front.door.metrics.text(false).unwrap().1.contains("refusals_total{reason=\"framing\"} 1"));
+    assert_eq!(wire.front.refused("framing"), 1);
 }
 
 #[tokio::test]

@@ -123,6 +123,7 @@ async fn a_body_that_is_too_large_is_refused_and_the_answer_arrives() {
     let mut begin = [0; 12];
     stream.read_exact(&mut begin).await.unwrap();
     assert_eq!(&begin, b"HTTP/1.1 413");
+    assert_eq!(front.refused("too_large"), 3);
     assert_eq!(backend.calls(), 0);
     // The limit itself passes.
     let fitting = format!("{}{PING}", " ".repeat(4096 - PING.len()));
@@ -173,4 +174,5 @@ async fn a_connection_that_never_asks_is_closed() {
         let answer = front.raw(address, bytes).await;
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408"), "{answer}");
     }
+    assert_eq!(front.refused("head_slow"), 2);
 }
