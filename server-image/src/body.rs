@@ -189,6 +189,39 @@ mod tests {
 
     use super::*;
 
+    /// Reads a body that comes in these pieces.
+    async fn piecewise(pieces: &[Bytes], declared: bool) -> Bytes {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let length: usize = pieces.iter().map(Bytes::len).sum();
+        if declared {
+            headers.insert(CONTENT_LENGTH, length.into());
+        }
+        let frames: Vec<_> = pieces.iter().cloned().map(|piece| Ok(Frame::data(piece))).collect();
+        let mut body = StreamBody::new(futures::stream::iter(frames)).boxed_unsync();
+        let deadline = clock::instant() + Duration::from_secs(60);
+        read(&headers, &mut body, length as u64, deadline).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_body_in_one_piece_is_not_copied() {
+        let piece = Bytes::from(vec![b' '; 64 * 1024]);
+        for declared in [true, false] {
+            assert_eq!(piecewise(std::slice::from_ref(&piece), declared).await.as_ptr(), piece.as_ptr());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_in_several_pieces_is_copied_once_where_its_length_is_told() {
+        let text: Bytes = (0..64 * 1024).map(|at: u32| at.to_le_bytes()[0]).collect();
+        // One that grew would have doubled from the two pieces with which it began, to another size.
+        let pieces: Vec<_> = text.chunks(1000).map(Bytes::copy_from_slice).collect();
+        let whole = piecewise(&pieces, true).await;
+        assert_eq!(whole, text);
+        assert_eq!(whole.try_into_mut().unwrap().capacity(), text.len());
+        assert_eq!(piecewise(&pieces, false).await, text);
+    }
+
     #[test]
     fn only_json_is_read() {
         let cases: &[(&[&str], bool)] = &[
