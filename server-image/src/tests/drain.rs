@@ -1,10 +1,13 @@
 //! Stopping in order.
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+
+use http_body_util::BodyExt as _;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
-
-use std::sync::Arc;
 
 use super::backend::{Backend, endless};
 use super::eventually;
@@ -75,6 +78,76 @@ async fn a_running_call_is_finished_and_a_stream_without_end_is_ended() {
     let mut answer = String::new();
     calling.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(r#"{"late":true}"#), "{answer}");
+}
+
+/// A connection that passes on what is said, and keeps what the server says.
+fn tapped(front: &Front, server: TcpStream) -> (DuplexStream, Arc<Mutex<Vec<u8>>>) {
+    let (client, relay) = tokio::io::duplex(64 * 1024);
+    let (mut from_client, mut to_client) = tokio::io::split(relay);
+    let (mut from_server, mut to_server) = server.into_split();
+    front.run(async move {
+        let _ = tokio::io::copy(&mut from_client, &mut to_server).await;
+    });
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&said);
+    front.run(async move {
+        let mut bytes = [0; 4096];
+        while let Ok(length @ 1..) = from_server.read(&mut bytes).await {
+            kept.lock().unwrap().extend_from_slice(&bytes[..length]);
+            let _ = to_client.write_all(&bytes[..length]).await;
+        }
+    });
+    (client, said)
+}
+
+/// Whether GOAWAY is one of these frames (RFC 9113 sections 4.1 and 6.8).
+fn tells_to_go(mut frames: &[u8]) -> bool {
+    while let [high, middle, low, kind, ..] = *frames {
+        if kind == 7 {
+            return true;
+        }
+        frames = frames.get(9 + u32::from_be_bytes([0, high, middle, low]) as usize..).unwrap_or_default();
+    }
+    false
+}
+
+/// HTTP/2 has GOAWAY for it: no request is sent any more, and those on their way are answered.
+#[tokio::test]
+async fn while_leaving_it_tells_http_2_and_finishes_what_runs() {
+    let go = Arc::new(Notify::new());
+    let wait = Arc::clone(&go);
+    let backend = Backend::start(move |_| {
+        let wait = Arc::clone(&wait);
+        async move {
+            wait.notified().await;
+            json(http::StatusCode::OK, r#"{"late":true}"#.into())
+        }
+    })
+    .await;
+    let front = Front::new(&http_config(backend.port));
+    let (stream, said) = tapped(&front, TcpStream::connect(front.listen().await).await.unwrap());
+    let (mut requests, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    front.run(async move {
+        let _ = connection.await;
+    });
+    let request = || {
+        let mut request = front.post(PING);
+        *request.uri_mut() = "http://mcp.example.com/weather/mcp".parse().unwrap();
+        request
+    };
+    let mut call = pin!(requests.send_request(request()));
+    assert!(futures::poll!(call.as_mut()).is_pending());
+    eventually("the call runs", || backend.calls() == 1).await;
+    assert!(!tells_to_go(&said.lock().unwrap()));
+    front.door.enter(Phase::Leaving);
+    eventually("GOAWAY", || tells_to_go(&said.lock().unwrap())).await;
+    assert!(requests.send_request(request()).await.is_err());
+    go.notify_one();
+    let (parts, body) = call.await.unwrap().into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    assert_eq!((parts.status.as_u16(), &*body), (200, br#"{"late":true}"#.as_slice()));
+    assert_eq!(backend.calls(), 1);
 }
 
 #[tokio::test]
