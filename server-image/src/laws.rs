@@ -108,15 +108,42 @@ pub fn token(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use proptest::prelude::*;
+
+    type Law = fn(&[u8]);
+    /// By the name of its fuzz target.
+    const LAWS: [(&str, Law); 4] =
+        [("events", super::events), ("framing", super::framing), ("peek", super::peek), ("token", super::token)];
+
+    /// A seed is what a fuzz target begins with.
+    #[test]
+    fn laws_hold_for_the_seeds() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
+        let names = |folder: &Path| -> Vec<String> {
+            let entries = std::fs::read_dir(folder).unwrap();
+            let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(&folder.join("fuzz_targets")), LAWS.map(|(law, _)| format!("{law}.rs")));
+        for (law, holds) in LAWS {
+            let seeds = folder.join("seeds").join(law);
+            assert!(!names(&seeds).is_empty(), "{law} has no seed");
+            for seed in names(&seeds) {
+                println!("{law} {seed}");
+                holds(&std::fs::read(seeds.join(seed)).unwrap());
+            }
+        }
+    }
 
     proptest! {
         #[test]
         fn laws_hold_for_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            super::framing(&bytes);
-            super::peek(&bytes);
-            super::events(&bytes);
-            super::token(&bytes);
+            for (_, holds) in LAWS {
+                holds(&bytes);
+            }
         }
     }
 }

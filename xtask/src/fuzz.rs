@@ -1,5 +1,5 @@
 //! The fuzz targets of the front door, for a minute each. They need a nightly compiler and cargo-fuzz; where these are
-//! missing that is said, and the same laws stand as property tests.
+//! missing that is said, and the same laws stand as tests of the front door, for their seeds and for any bytes.
 
 use std::process::{Command, Stdio};
 
@@ -9,14 +9,15 @@ use mooring_tests::product;
 const TARGETS: [&str; 4] = ["framing", "peek", "events", "token"];
 const SECONDS: u32 = 60;
 
-/// Runs every target. Tells of each whether nothing was found; of none where they cannot run.
+/// What they need, where it is missing.
+pub fn missing() -> Option<&'static str> {
+    let there = cargo_fuzz().arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let there = there.is_ok_and(|status| status.success());
+    (!there).then_some("they need `rustup toolchain install nightly` and `cargo install cargo-fuzz`")
+}
+
+/// Runs every target, and tells of each whether nothing was found.
 pub fn run() -> Result<Vec<(&'static str, bool)>> {
-    if !cargo_fuzz().arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success()) {
-        println!(
-            "\nfuzz targets are not run: they need `rustup toolchain install nightly` and `cargo install cargo-fuzz`"
-        );
-        return Ok(Vec::new());
-    }
     // The versions that are shipped are those that are tried.
     let house = product::workspace();
     std::fs::copy(house.join("Cargo.lock"), house.join("server-image/fuzz/Cargo.lock"))?;
