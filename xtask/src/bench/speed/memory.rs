@@ -48,7 +48,7 @@ pub async fn measure(room: &Room, backend: u16, figures: &mut Figures) -> Result
         format!("peak memory while {} MiB pass to a slow reader", HUGE / 1024 / 1024),
         (proxy.memory("VmHWM")? - before) / 1024.0,
         "MiB more",
-        None,
+        Some("1"),
     );
     proxy.stop().await
 }

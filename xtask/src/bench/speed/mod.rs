@@ -80,4 +80,28 @@ fn report(scenario: &Scenario, costs: &BTreeMap<&'static str, Cost>, figures: &m
     for (peer, aim) in [(Peer::Envoy, "0.4"), (Peer::Nginx, "1"), (Peer::McpProxy, "0.5")] {
         figures.add(format!("{name}: CPU of ours / {}", peer.name()), ours.cpu() / of(peer).cpu(), "", Some(aim));
     }
+    let nginx = of(Peer::Nginx);
+    for (what, part) in [("p50", (|cost| cost.p50) as fn(&Cost) -> f64), ("p99", |cost| cost.p99)] {
+        let added = |cost| part(cost) - part(&direct);
+        figures.add(format!("{name}: added {what} of ours / nginx"), added(&ours) / added(&nginx), "", Some("1"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_added_is_set_beside_nginx() {
+        let cost = |p50, p99| Cost { rate: 1.0, each: vec![1.0], p50, p99 };
+        let costs = [(Peer::Direct, 10.0, 20.0), (Peer::Mooring, 16.0, 50.0), (Peer::Nginx, 14.0, 80.0)];
+        let costs = costs.map(|(peer, p50, p99)| (peer.name(), cost(p50, p99))).into();
+        let mut figures = Figures::default();
+        report(&SCENARIOS[0], &costs, &mut figures);
+        for (what, expected) in [("p50", 1.5), ("p99", 0.5)] {
+            let name = format!("1 session: added {what} of ours / nginx");
+            let found = figures.0.iter().find(|figure| figure.what == name && figure.aim.as_deref() == Some("1"));
+            assert!(found.is_some_and(|figure| (figure.value - expected).abs() < 0.01), "{what}: {found:?}");
+        }
+    }
 }
