@@ -32,8 +32,8 @@ async fn while_leaving_it_serves_and_says_so() {
     assert_eq!(front.door.phase(), Phase::Leaving, "there is no way back");
 }
 
-#[tokio::test]
-async fn a_running_call_is_finished_and_a_stream_without_end_is_ended() {
+/// A server that answers a POST when it is let go, and has an endless stream.
+async fn late() -> (Backend, Arc<Notify>) {
     let go = Arc::new(Notify::new());
     let wait = Arc::clone(&go);
     let backend = Backend::start(move |request| {
@@ -47,6 +47,12 @@ async fn a_running_call_is_finished_and_a_stream_without_end_is_ended() {
         }
     })
     .await;
+    (backend, go)
+}
+
+#[tokio::test]
+async fn a_running_call_is_finished_and_a_stream_without_end_is_ended() {
+    let (backend, go) = late().await;
     let front = Front::new(&http_config(backend.port));
     let address = front.listen().await;
     let mut stream = front.ask(front.bare("GET", "/weather/mcp")).await;
@@ -114,16 +120,7 @@ fn tells_to_go(mut frames: &[u8]) -> bool {
 /// HTTP/2 has GOAWAY for it: no request is sent any more, and those on their way are answered.
 #[tokio::test]
 async fn while_leaving_it_tells_http_2_and_finishes_what_runs() {
-    let go = Arc::new(Notify::new());
-    let wait = Arc::clone(&go);
-    let backend = Backend::start(move |_| {
-        let wait = Arc::clone(&wait);
-        async move {
-            wait.notified().await;
-            json(http::StatusCode::OK, r#"{"late":true}"#.into())
-        }
-    })
-    .await;
+    let (backend, go) = late().await;
     let front = Front::new(&http_config(backend.port));
     let (stream, said) = tapped(&front, TcpStream::connect(front.listen().await).await.unwrap());
     let (mut requests, connection) =
