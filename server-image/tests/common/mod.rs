@@ -1,13 +1,48 @@
 //! A running `mooring-server`.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{self, BufRead as _, BufReader, Read};
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// A process whose log is read; killed when dropped.
 pub struct Running {
     pub child: Child,
-    pub log: BufReader<ChildStderr>,
+    pub log: BufReader<Log>,
+}
+
+/// A log that is taken from its process as it comes, whoever reads it and when: in a full pipe the process would wait.
+pub struct Log {
+    pieces: Receiver<Vec<u8>>,
+    piece: io::Cursor<Vec<u8>>,
+}
+
+impl Log {
+    fn of(mut stderr: ChildStderr) -> Self {
+        let (sender, pieces) = channel();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(length @ 1..) = stderr.read(&mut bytes) {
+                let _ = sender.send(bytes[..length].to_vec()); // it is taken even if nobody reads any more
+            }
+        });
+        Self { pieces, piece: io::Cursor::default() }
+    }
+}
+
+impl Read for Log {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self.piece.read(into)? {
+            0 => match self.pieces.recv() {
+                Ok(piece) => {
+                    self.piece = io::Cursor::new(piece);
+                    self.piece.read(into)
+                }
+                Err(_) => Ok(0), // the process has ended
+            },
+            length => Ok(length),
+        }
+    }
 }
 
 impl Drop for Running {
@@ -27,7 +62,7 @@ pub fn program() -> Command {
 impl Running {
     pub fn start(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
-        let log = BufReader::new(child.stderr.take().unwrap());
+        let log = BufReader::new(Log::of(child.stderr.take().unwrap()));
         Self { child, log }
     }
 
