@@ -265,13 +265,24 @@ fn impostor(room: &Room, name: &str) -> Value {
 }
 
 /// Starts the impostor until it has the address of a pod that is gone: the node hands out the next free one after the last.
+/// Then it goes on where it was. The next pods would have addresses of pods that are just gone, too, and the node sends what
+/// is for them to nobody, for up to half a minute, because it remembers who had them.
 async fn take_address(room: &Room, wanted: &str) -> Result<Pod> {
     let addresses = room.world.cluster.own("handing an address on")?.pod_addresses();
     let before = wanted.parse::<std::net::Ipv4Addr>()?.to_bits().checked_sub(1).context("an address")?;
+    let (taken, last) = (addresses.join(wanted), addresses.join("last_reserved_ip.0"));
     until("an impostor to have the address", PODS, || async {
-        ensure!(!addresses.join(wanted).exists(), "the address is still taken");
-        std::fs::write(addresses.join("last_reserved_ip.0"), std::net::Ipv4Addr::from_bits(before).to_string())?;
+        ensure!(!taken.exists(), "the address is still taken");
+        let farthest = std::fs::read_to_string(&last)?;
+        std::fs::write(&last, std::net::Ipv4Addr::from_bits(before).to_string())?;
         room.apply(impostor(room, "impostor")).await?;
+        let given = until("the address to be taken", PODS, || async {
+            ensure!(taken.exists(), "it is free");
+            Ok(())
+        });
+        let given = given.await;
+        std::fs::write(&last, farthest)?;
+        given?;
         room.kubectl(["wait", "--for=condition=Ready", "pod/impostor", "--timeout=60s"]).await?;
         let pods: kube::Api<Pod> = kube::Api::namespaced(room.world.cluster.client().await?, &room.name);
         let pod = pods.get("impostor").await?;
