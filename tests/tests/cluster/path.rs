@@ -58,7 +58,7 @@ pub(crate) async fn server_everything_answers_every_client(room: Room) -> Result
         assert_eq!((&report.text[..], report.is_error), (&["Echo: hello".to_owned()][..], false), "{report:?}");
         assert!(report.tools.contains(&"get-sum".to_owned()), "{report:?}");
     }
-    let status = demo.server("everything").await?;
+    let status = demo.verified("everything").await?;
     assert_eq!(text(&status, "/status/server/name")?, "mcp-servers/everything");
     assert!(status.pointer("/status/server/toolCount").and_then(Value::as_i64) > Some(5), "{status}");
     Ok(())
@@ -84,7 +84,7 @@ pub(crate) async fn the_older_transport_on_both_sides(room: Room) -> Result<()> 
     let spec = json!({"http": http, "hosts": [room.host("older")], "ingress": {}, "auth": keys, "limits": limits});
     room.serve("older", &spec).await?;
     let target = room.entrance("older", KEY).await?;
-    let server = room.server("older").await?;
+    let server = room.verified("older").await?;
     assert_eq!(text(&server, "/status/server/name")?, "mcp-servers/everything");
     let key = target.key.clone().unwrap_or_default();
     for (path, transport) in [("/sse", Transport::Sse), ("/mcp", Transport::StreamableHttp)] {

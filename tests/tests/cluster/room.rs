@@ -289,6 +289,12 @@ impl Room {
         Ok(servers.get(name).await?.data)
     }
 
+    /// The same once its front door has shaken hands with the server, which may be after it is Ready.
+    pub(crate) async fn verified(&self, name: &str) -> Result<Value> {
+        self.told(name, "Verified", ("True", "HandshakeSucceeded"), &[]).await?;
+        self.server(name).await
+    }
+
     /// A condition of a server.
     pub(crate) async fn condition(&self, server: &str, kind: &str) -> Result<Condition> {
         let server = self.server(server).await?;
