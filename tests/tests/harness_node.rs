@@ -1,7 +1,7 @@
 //! The whole cluster that the suites stand on, with no part of Mooring in it: pods run, Traefik routes, NetworkPolicy holds, what pods use is
 //! measured, a server that nobody here wrote answers every client, and the machine is afterwards as it was.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -22,6 +22,23 @@ fn sysctls() -> Vec<String> {
     SYSCTLS.iter().map(|name| std::fs::read_to_string(format!("/proc/sys/{name}")).expect("a sysctl")).collect()
 }
 
+/// Where the cgroup of a cluster's pods is or would be, in every tree of this machine.
+fn cgroups(data: &Path) -> Result<Vec<PathBuf>> {
+    let name = format!("mooring-{}", data.file_name().context("a name")?.to_string_lossy());
+    let trees = std::fs::read_dir("/sys/fs/cgroup")?.chain(std::fs::read_dir("/sys/fs")?);
+    Ok(trees.flatten().map(|tree| tree.path().join(&name)).collect())
+}
+
+/// However many processes run beside them, pods have a part of the machine.
+fn pods_are_weighed(cluster: &Cluster) -> Result<()> {
+    let files = cgroups(cluster.own("this test")?.data())?;
+    let files = files.iter().flat_map(|cgroup| ["cpu.shares", "cpu.weight"].map(|file| cgroup.join(file)));
+    let weights: Vec<String> = files.filter_map(|file| std::fs::read_to_string(file).ok()).collect();
+    let weight = weights.first().context("no tree weighs CPU")?.trim();
+    assert!(["10240", "1000"].contains(&weight), "pods weigh {weight}, which is not ten times the default");
+    Ok(())
+}
+
 /// Ends a cluster, after which the machine must be as it was.
 async fn stop(cluster: Cluster, before: Vec<String>) -> Result<()> {
     let local = cluster.own("this test")?;
@@ -31,10 +48,8 @@ async fn stop(cluster: Cluster, before: Vec<String>) -> Result<()> {
         assert!(!Path::new(&format!("/proc/{pid}")).exists(), "a process is left");
     }
     assert!(!data.exists());
-    let name = data.file_name().context("a name")?.to_string_lossy().into_owned();
-    let trees = std::fs::read_dir("/sys/fs/cgroup")?.chain(std::fs::read_dir("/sys/fs")?).flatten();
-    for tree in trees {
-        assert!(!tree.path().join(format!("mooring-{name}")).exists(), "a cgroup is left in {}", tree.path().display());
+    for cgroup in cgroups(&data)? {
+        assert!(!cgroup.exists(), "{} is left", cgroup.display());
     }
     assert_eq!(sysctls(), before, "the machine's sysctls are as they were");
     Ok(())
@@ -46,6 +61,7 @@ async fn a_whole_cluster_serves_and_leaves_nothing() -> Result<()> {
     let archive = tokio::task::spawn_blocking(servers::everything).await??;
     let before = sysctls();
     let cluster = Cluster::local(Level::Node, Options { images: vec![archive], ..Options::default() }).await?;
+    pods_are_weighed(&cluster)?;
     cluster.apply(&servers::plain("everything", servers::EVERYTHING, 3001)).await?;
     cluster.kubectl(["rollout", "status", "deployment/everything", "--timeout=120s"]).await?;
     every_client_is_answered(&cluster).await?;
