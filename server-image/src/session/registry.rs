@@ -1,7 +1,7 @@
 //! The sessions of the backend that this pod owns: whose each is, when it was used last, and which have ended. Nothing in
 //! it is needed to serve a session; one that is not here (the front door was started anew) is taken in with its first use.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,7 +23,8 @@ pub struct Owned(Mutex<Sessions>);
 #[derive(Debug, Default)]
 struct Sessions {
     alive: HashMap<Bytes, Session>,
-    ended: HashSet<Bytes>,
+    /// A tree, because a hash table that is full, and from which as many go as come, doubles for their leavings.
+    ended: BTreeSet<Bytes>,
     /// The same, in the order in which they ended.
     order: VecDeque<Bytes>,
 }
