@@ -10,13 +10,13 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::{CONNECTION, CONTENT_TYPE, EXPECT, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CONNECTION, EXPECT};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use crate::body::{self, Body, full};
+use crate::body::{self, Body};
 use crate::door::{Door, Phase};
 use crate::exchange::Exchange;
 use crate::headers::{self, REQUEST_ID, Seen};
@@ -24,7 +24,7 @@ use crate::health;
 use crate::host;
 use crate::log::Entry;
 use crate::origin::{self, Cors};
-use crate::refusal::{Refusal, Waiting};
+use crate::refusal::{self, Refusal, Waiting};
 use crate::route::Route;
 use crate::rules::Rules;
 use crate::session::forward;
@@ -197,11 +197,7 @@ async fn routed(
 }
 
 fn text(status: StatusCode, text: String) -> Response<Body> {
-    let mut response = Response::new(full(text));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    response
+    refusal::own(status, "text/plain; charset=utf-8", text)
 }
 
 fn hint(endpoint: &str) -> String {

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use http::header::{
-    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderValue, Response, StatusCode};
 use serde::Serialize;
@@ -404,10 +404,19 @@ pub fn error(id: Option<&RawValue>, code: i64, message: &str, data: Option<&Valu
 
 /// An answer with a JSON body.
 pub fn json(status: StatusCode, text: String) -> Response<Body> {
+    own(status, "application/json", text)
+}
+
+/// An answer of our own. A browser takes it for nothing but what it is, and keeps it from the pages of other sites that embed
+/// it; those that may read it do so by CORS, which this does not concern. A relayed answer has the headers of its backend.
+pub fn own(status: StatusCode, media_type: &'static str, text: String) -> Response<Body> {
+    const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
     let mut response = Response::new(full(text));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
     response
 }
 

@@ -1,6 +1,6 @@
 //! What is refused never reaches the backend, and looks the same whatever the reason of a 401.
 
-use http::{HeaderName, HeaderValue, Request};
+use http::{HeaderMap, HeaderName, HeaderValue, Request};
 
 use super::backend::Backend;
 use super::front::{Front, collect, http_config, key, record, text};
@@ -11,6 +11,12 @@ const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
 async fn backend() -> Backend {
     Backend::start(|_| async { json(http::StatusCode::OK, "{}".into()) }).await
+}
+
+/// A browser takes it for nothing else, and keeps it from the pages of other sites.
+fn assert_own(headers: &HeaderMap) {
+    assert_eq!(headers["x-content-type-options"], "nosniff");
+    assert_eq!(headers["cross-origin-resource-policy"], "same-origin");
 }
 
 /// A change of a good request (a header replaced, or taken away by ""), and the status that it gets.
@@ -90,7 +96,9 @@ async fn a_refused_request_never_reaches_the_backend() {
                 value => drop(request.headers_mut().insert(name, HeaderValue::try_from(value).unwrap())),
             }
         }
-        let (status, answer) = text(front.ask(request).await).await;
+        let response = front.ask(request).await;
+        assert_own(response.headers());
+        let (status, answer) = text(response).await;
         assert_eq!(status, *expected, "{method} {path} {changes:?} {body:.40}: {answer}");
         assert!(!answer.contains('<'), "no HTML: {answer}");
         assert_eq!(backend.calls(), 0, "{method} {path} {changes:?}");
@@ -158,7 +166,9 @@ async fn a_preflight_needs_no_key() {
 async fn people_and_probes_are_answered_without_a_key() {
     let front = Front::new(&http_config(9));
     let request = |path: &str| Request::get(path).header("host", "mcp.example.com").body(empty()).unwrap();
-    let (status, hint) = text(front.ask(request("/weather")).await).await;
+    let response = front.ask(request("/weather")).await;
+    assert_own(response.headers());
+    let (status, hint) = text(response).await;
     assert_eq!(status, 200);
     assert!(hint.contains("/weather/mcp"), "{hint}");
     let probe = |path: &str| Request::get(path).body(empty()).unwrap();

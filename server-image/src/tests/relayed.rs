@@ -23,9 +23,10 @@ const CALL: &str = r#"{"jsonrpc":"2.0","id":"q-1","method":"tools/call","params"
 async fn bytes_and_headers_pass() {
     let answer = "{ \"jsonrpc\":\"2.0\",\n\"id\": 12345678901234567890123, \"result\":{\"x\":1e2,\"y\":\"\\u00e9é\"} }";
     let backend = Backend::start(move |_| async move {
-        let mut response = json(StatusCode::OK, answer.to_owned());
+        let mut response = Response::new(full(answer));
         let headers = response.headers_mut();
         for (name, value) in [
+            ("content-type", "application/json"),
             ("mcp-session-id", "s-1"),
             ("access-control-allow-origin", "*"),
             ("access-control-expose-headers", "x"),
