@@ -2,12 +2,13 @@
 //! happens, and lets all end in an orderly way. What a request means it does not know.
 
 use std::convert::Infallible;
+use std::error::Error as _;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -40,6 +41,10 @@ const STREAMS: u32 = 256;
 const WINDOW: u32 = 64 * 1024;
 /// What the HTTP library keeps of one connection, at most; above the largest head that `limits.headerBytes` allows.
 const BUFFER: usize = 72 * 1024;
+/// A head of HTTP/2 is read, to be refused in our words, up to so many times `limits.headerBytes`; clients are told this
+/// limit. The library decodes all that has arrived before it hands on any of it, so this bounds what many such heads take
+/// at once. What is larger it refuses itself with a bare 431, and what is larger than four times that ends the connection.
+const OVERSIZE: usize = 2;
 /// Headers for which the HTTP library has room without allocating it.
 const HEADERS: usize = 100;
 /// So many connections beyond `limits.connections` are kept long enough to be told so, and to answer probes.
@@ -150,7 +155,13 @@ pub async fn connection<S, H, F>(
     let (requests, held) = (Arc::clone(&traffic), Arc::clone(&limits));
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
         let (running, fault) = requests.begin(clock::instant);
-        let fault = if protocol == Protocol::Http2 { too_much(&request, &held()) } else { fault };
+        let (fault, request) = match protocol {
+            Protocol::Http1 => (fault, request),
+            Protocol::Http2 => match too_much(&request, &held()) {
+                None => (None, request),
+                fault => (fault, stand_in(request)),
+            },
+        };
         let (wall, instant) = (clock::wall(), clock::instant());
         let arrival = Arrival { wall, instant, peer, fault, beyond, forwarded: false };
         let request = request.map(|body| body.map_err(BodyError::from).boxed_unsync());
@@ -188,7 +199,7 @@ fn http_2<S: Clone>(streams: S, listener: Listener, limits: &WireLimits) -> http
         .timer(TokioTimer::new())
         .keep_alive_interval(PING)
         .max_concurrent_streams(STREAMS)
-        .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX));
+        .max_header_list_size(u32::try_from(limits.header_bytes.saturating_mul(OVERSIZE)).unwrap_or(u32::MAX));
     if listener == Listener::PEER {
         // One connection carries many clients, who may all leave in one moment: that is no attack.
         builder.max_pending_accept_reset_streams(STREAMS as usize);
@@ -203,7 +214,39 @@ fn too_much<B>(request: &Request<B>, limits: &WireLimits) -> Option<Fault> {
     if target > limits.uri_bytes {
         return Some(Fault::UriTooLong { limit: limits.uri_bytes });
     }
-    (request.headers().len() > limits.header_count).then_some(Fault::TooManyHeaders { limit: limits.header_count })
+    if request.headers().len() > limits.header_count {
+        return Some(Fault::TooManyHeaders { limit: limits.header_count });
+    }
+    (head_size(request) > limits.header_bytes).then_some(Fault::HeadTooLarge { limit: limits.header_bytes })
+}
+
+/// The size of a head as HTTP/2 counts it (RFC 9113 section 6.5.2): of each field, pseudo-headers among them, name and value
+/// and 32 bytes more.
+fn head_size<B>(request: &Request<B>) -> usize {
+    let field = |name: &str, value: usize| name.len() + value + 32;
+    let uri = request.uri();
+    let authority = uri.authority().map_or(0, |authority| field(":authority", authority.as_str().len()));
+    let target = uri.path_and_query().map_or(0, |target| target.as_str().len());
+    let scheme = uri.scheme_str().unwrap_or("http").len(); // the library keeps none without an authority
+    let pseudo = field(":method", request.method().as_str().len()) + field(":scheme", scheme) + field(":path", target);
+    let headers = request.headers().iter().map(|(name, value)| field(name.as_str(), value.len()));
+    pseudo + authority + headers.sum::<usize>()
+}
+
+/// What is handed on in the place of a request that is none: nothing of a refused head is kept while its body arrives.
+fn stand_in<B>(request: Request<B>) -> Request<B> {
+    let version = request.version();
+    let mut stand_in = Request::new(request.into_body());
+    *stand_in.version_mut() = version;
+    *stand_in.method_mut() = Method::from_bytes(b"REFUSED").unwrap_or_default(); // as the socket has it in HTTP/1
+    stand_in
+}
+
+/// The metric label of a connection that the library ended because it asked for too much work: more CONTINUATION frames than
+/// a head needs, heads far beyond the limit, streams begun and reset in quick succession.
+fn excess(error: &hyper::Error) -> Option<&'static str> {
+    let error = error.source()?.downcast_ref::<h2::Error>()?;
+    (error.is_library() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM)).then_some("enhance_your_calm")
 }
 
 /// Decides when a connection ends.
@@ -230,11 +273,12 @@ impl End {
             }
             tokio::select! {
                 ended = connection.as_mut() => {
-                    if let Err(error) = ended {
+                    if let Err(error) = &ended {
                         tracing::debug!(%error, "a connection ended early");
                     }
+                    let excessive = || excess(ended.as_ref().err()?);
                     let stalled = self.traffic.has_stalled().then_some("slow_reader");
-                    if let Some(reason) = stalled.or(idle.then_some("idle")) {
+                    if let Some(reason) = stalled.or_else(excessive).or(idle.then_some("idle")) {
                         self.rim.metrics.cut(self.rim.listener, reason);
                     }
                     return;
@@ -256,5 +300,20 @@ impl End {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_a_refused_head_is_kept_but_its_version() {
+        let request =
+            Request::put("http://a/long").version(http::Version::HTTP_2).header("a", "b").body("rest").unwrap();
+        let stand_in = stand_in(request);
+        assert_eq!((stand_in.method().as_str(), stand_in.uri().to_string().as_str()), ("REFUSED", "/"));
+        assert_eq!((stand_in.version(), *stand_in.body()), (http::Version::HTTP_2, "rest"));
+        assert!(stand_in.headers().is_empty() && stand_in.headers().capacity() == 0);
     }
 }

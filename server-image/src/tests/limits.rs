@@ -15,8 +15,8 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use super::backend::Backend;
-use super::eventually;
 use super::front::{Front, http_config, key, record};
+use super::{eventually, http_2};
 use crate::body::BodyError;
 use crate::refusal;
 
@@ -93,6 +93,20 @@ async fn the_largest_head_and_many_headers_pass() {
     assert_eq!(status(&answer), Some(200), "{answer}");
 }
 
+/// With `headers` of them, and of this size as HTTP/2 counts it: 32 bytes and name and value for each field.
+fn head_in_http_2(target: usize, headers: usize, bytes: usize) -> Request<Empty<Bytes>> {
+    let uri = format!("http://mcp.example.com/health?{}", "a".repeat(target - 8));
+    let mut request = Request::get(uri).version(Version::HTTP_2).body(Empty::new()).unwrap();
+    for _ in 1..headers {
+        request.headers_mut().append("a", "b".parse().unwrap());
+    }
+    let field = |name: &str, value: usize| name.len() + value + 32;
+    let pseudo = field(":method", 3) + field(":scheme", 4) + field(":authority", 15) + field(":path", target);
+    let rest = bytes - pseudo - (headers - 1) * field("a", 1) - field("p", 0);
+    request.headers_mut().append("p", "x".repeat(rest).parse().unwrap());
+    request
+}
+
 #[tokio::test]
 async fn http_2_is_held_to_the_same_limits() {
     let front = Front::new(&limited(1, &json!({"headerBytes": 4096, "headerCount": 20, "uriBytes": 300})));
@@ -102,19 +116,32 @@ async fn http_2_is_held_to_the_same_limits() {
     front.run(async move {
         let _ = connection.await;
     });
-    for (target, headers, bytes, expected) in
-        [(300, 20, 10, 200), (301, 20, 10, 414), (300, 21, 10, 431), (300, 10, 5000, 431)]
-    {
-        let uri = format!("http://mcp.example.com/health?{}", "a".repeat(target - 8));
-        let mut request = Request::get(uri).version(Version::HTTP_2).body(Empty::<Bytes>::new()).unwrap();
-        for _ in 1..headers {
-            request.headers_mut().append("a", "b".parse().unwrap());
-        }
-        request.headers_mut().append("p", "x".repeat(bytes).parse().unwrap());
-        let response = sender.send_request(request).await.unwrap();
-        assert_eq!(response.status(), expected, "{target} {headers} {bytes}");
+    let mut ask = async |target: usize, headers: usize, bytes: usize| {
+        let response = sender.send_request(head_in_http_2(target, headers, bytes)).await.unwrap();
+        let status = response.status().as_u16();
+        (status, String::from_utf8(response.collect().await.unwrap().to_bytes().to_vec()).unwrap())
+    };
+    for (target, headers, bytes, expected) in [
+        (300, 20, 4096, 200),
+        (301, 20, 2000, 414),
+        (300, 21, 2000, 431),
+        (300, 20, 4097, 431),
+        (8, 1, 8191, 431),
+        (2000, 1, 8191, 414),
+    ] {
+        let (status, body) = ask(target, headers, bytes).await;
+        assert_eq!(status, expected, "{target} {headers} {bytes}");
+        assert!(expected == 200 || body.contains(&format!("\"code\":{expected}")), "{body}");
     }
-    assert_eq!((front.refused("uri_too_long"), front.refused("head_too_large")), (1, 1));
+    assert_eq!((front.refused("uri_too_long"), front.refused("head_too_large")), (2, 3));
+    // The library itself refuses what is twice as large as the limit, and what comes next is served.
+    assert_eq!(ask(8, 1, 8192).await, (431, String::new()));
+    assert_eq!(front.refused("head_too_large"), 3);
+    // A change holds at once.
+    let wider = limited(1, &json!({"headerBytes": 6000, "headerCount": 20, "uriBytes": 300}));
+    front.config.swap(&[("config.json", &wider.to_string())]);
+    front.reloader().reload();
+    assert_eq!((ask(8, 1, 6000).await.0, ask(8, 1, 6001).await.0), (200, 431));
 }
 
 /// CVE-2023-44487: streams that are begun and reset at once.
@@ -124,26 +151,22 @@ async fn rapid_resets_end_the_connection_and_nothing_else() {
     let front = Front::new(&http_config(backend.port));
     let address = front.listen().await;
     let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    stream.write_all(http_2::PREFACE).await.unwrap();
     let (mut reading, mut writing) = stream.into_split();
     front.run(async move {
         for stream in (1_u32..40_000).step_by(2) {
-            // :method POST, :scheme http, :path /, and :authority in plain.
-            let mut block = vec![0x83, 0x86, 0x84, 0x01, 15];
-            block.extend_from_slice(b"mcp.example.com");
-            let mut frames = vec![0, 0, u8::try_from(block.len()).unwrap(), 1, 4];
-            frames.extend(stream.to_be_bytes());
-            frames.extend(&block);
-            frames.extend([0, 0, 4, 3, 0]);
-            frames.extend(stream.to_be_bytes());
-            frames.extend([0, 0, 0, 8]); // CANCEL
-            if writing.write_all(&frames).await.is_err() {
+            let begun = http_2::frame(http_2::HEADERS, http_2::END_HEADERS, stream, &http_2::head("POST", "/"));
+            let reset = http_2::frame(http_2::RST_STREAM, 0, stream, &[0, 0, 0, 8]); // CANCEL
+            if writing.write_all(&[begun, reset].concat()).await.is_err() {
                 return;
             }
         }
     });
     let mut answer = Vec::new();
     let _ = reading.read_to_end(&mut answer).await; // closed or reset: either way it ends
+    let metric = || front.door.metrics.text(false).unwrap().1;
+    let cut = "connections_cut_total{listener=\"public\",reason=\"enhance_your_calm\"} 1";
+    eventually("counted", || metric().contains(cut)).await;
     assert_eq!(status(&once(&front, address, "/health").await), Some(200));
     assert_eq!(backend.calls(), 0);
 }

@@ -7,6 +7,7 @@ mod eras;
 mod front;
 mod guarded;
 mod handshakes;
+mod http_2;
 pub mod kubelet;
 mod limits;
 mod managed;

@@ -1,0 +1,147 @@
+//! HTTP/2 frame by frame: heads that unfold, and that never end.
+
+use std::net::SocketAddr;
+
+use http::StatusCode;
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::task::JoinHandle;
+use tokio_util::task::TaskTracker;
+
+use super::backend::Backend;
+use super::eventually;
+use super::front::{Front, http_config};
+use crate::refusal;
+
+/// How a client begins: with a line of its own, and a SETTINGS frame that changes nothing.
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+pub const HEADERS: u8 = 1;
+pub const RST_STREAM: u8 = 3;
+const GOAWAY: u8 = 7;
+pub const CONTINUATION: u8 = 9;
+pub const END_STREAM: u8 = 1;
+pub const END_HEADERS: u8 = 4;
+const ENHANCE_YOUR_CALM: u8 = 11;
+
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// The frames in what was received: kind and payload of each.
+pub fn frames(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
+    let mut frames = Vec::new();
+    while bytes.len() >= 9 {
+        let (prefix, rest) = bytes.split_at(9);
+        let length = u32::from_be_bytes([0, prefix[0], prefix[1], prefix[2]]) as usize;
+        let (payload, rest) = rest.split_at(length.min(rest.len()));
+        frames.push((prefix[3], payload));
+        bytes = rest;
+    }
+    frames
+}
+
+/// A head in HPACK: the method, `http`, a path, an authority; all but the first and the second not indexed.
+pub fn head(method: &str, path: &str) -> Vec<u8> {
+    let literal = |name: u8, value: &str| [&[name, u8::try_from(value.len()).unwrap()], value.as_bytes()].concat();
+    let method = if method == "POST" { 0x83 } else { 0x82 };
+    [vec![method, 0x86], literal(0x04, path), literal(0x01, "mcp.example.com")].concat()
+}
+
+/// A client that reads whatever comes.
+struct Client {
+    writing: OwnedWriteHalf,
+    reading: JoinHandle<Vec<u8>>,
+}
+
+impl Client {
+    async fn connect(address: SocketAddr) -> Self {
+        let (mut reading, mut writing) = TcpStream::connect(address).await.unwrap().into_split();
+        writing.write_all(PREFACE).await.unwrap();
+        let reading = TaskTracker::new().spawn(async move {
+            let mut read = Vec::new();
+            let _ = reading.read_to_end(&mut read).await; // closed or reset: either way it ends
+            read
+        });
+        Self { writing, reading }
+    }
+
+    async fn send(&mut self, bytes: &[u8]) {
+        self.writing.write_all(bytes).await.unwrap();
+    }
+
+    /// Sends the same until that is not possible any more.
+    async fn flood(&mut self, bytes: &[u8]) {
+        while self.writing.write_all(bytes).await.is_ok() {}
+    }
+
+    /// The error code with which the server ends the connection.
+    async fn farewell(self) -> Option<u8> {
+        let Self { writing, reading } = self;
+        let read = reading.await.unwrap();
+        drop(writing);
+        frames(&read).iter().find(|(kind, _)| *kind == GOAWAY).map(|(_, payload)| payload[7])
+    }
+}
+
+fn cut(front: &Front, reason: &str) -> usize {
+    let sample = format!("mooring_server_connections_cut_total{{listener=\"public\",reason=\"{reason}\"}} ");
+    let (_, text) = front.door.metrics.text(false).unwrap();
+    text.lines().find_map(|line| line.strip_prefix(&sample)).map_or(0, |count| count.parse().unwrap())
+}
+
+async fn is_served(front: &Front, address: SocketAddr) {
+    let answer = front.raw(address, b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+}
+
+/// A few bytes on the wire that stand for many (RFC 7541 section 7.3): a field is told once, and named with a byte then.
+#[tokio::test]
+async fn heads_that_unfold_are_refused_and_those_that_unfold_far_end_the_connection() {
+    /// With name and overhead 1033 bytes.
+    const VALUE: usize = 1000;
+    let backend = Backend::start(|_| async { refusal::json(StatusCode::OK, "1".into()) }).await;
+    let mut config = http_config(backend.port);
+    config["limits"] = json!({"headerBytes": 4096});
+    let front = Front::new(&config);
+    let address = front.listen().await;
+    let mut client = Client::connect(address).await;
+    let told = [&[0x40, 1, b'a', 0x7f, 0xe9, 0x06][..], &[b'x'; VALUE]].concat();
+    let first = [head("GET", "/health"), told].concat();
+    client.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &first)).await;
+    let unfolding = |fields: usize| [head("POST", "/weather/mcp"), vec![0xbe; fields]].concat();
+    // As many as may be open, each with a body that never comes.
+    let heads: Vec<u8> =
+        (1..=255).flat_map(|number| frame(HEADERS, END_HEADERS, 2 * number + 1, &unfolding(7))).collect();
+    client.send(&heads).await;
+    eventually("refused", || front.refused("head_too_large") == 255).await;
+    assert_eq!(backend.calls(), 0);
+    // From here on it is the library that refuses, first one request and then the connection.
+    client.send(&frame(HEADERS, END_HEADERS | END_STREAM, 601, &unfolding(20))).await;
+    assert_eq!(cut(&front, "enhance_your_calm"), 0);
+    client.send(&frame(HEADERS, END_HEADERS | END_STREAM, 603, &unfolding(40))).await;
+    assert_eq!(client.farewell().await, Some(ENHANCE_YOUR_CALM));
+    assert_eq!((front.refused("head_too_large"), cut(&front, "enhance_your_calm")), (255, 1));
+    assert_eq!(backend.calls(), 0);
+    is_served(&front, address).await;
+}
+
+/// CVE-2024-27316: a head that goes on and on, in frames of any size. More of them than a head needs end the connection.
+#[tokio::test]
+async fn a_head_without_end_ends_the_connection_and_nothing_else() {
+    let front = Front::new(&http_config(1));
+    let address = front.listen().await;
+    let field = b"\x10\x01a\x01b"; // never indexed
+    let large = field.repeat(3000);
+    let floods: [(&[u8], usize); 3] = [(b"", 1), (field, 2), (&large, 3)];
+    for (fragment, ended) in floods {
+        let mut client = Client::connect(address).await;
+        client.send(&frame(HEADERS, END_STREAM, 1, &head("GET", "/health"))).await;
+        client.flood(&frame(CONTINUATION, 0, 1, fragment)).await;
+        assert_eq!(client.farewell().await, Some(ENHANCE_YOUR_CALM), "{} bytes", fragment.len());
+        assert_eq!(cut(&front, "enhance_your_calm"), ended);
+        is_served(&front, address).await;
+    }
+}
