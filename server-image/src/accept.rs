@@ -277,8 +277,7 @@ impl End {
                         tracing::debug!(%error, "a connection ended early");
                     }
                     let excessive = || excess(ended.as_ref().err()?);
-                    let stalled = self.traffic.has_stalled().then_some("slow_reader");
-                    if let Some(reason) = stalled.or_else(excessive).or(idle.then_some("idle")) {
+                    if let Some(reason) = self.traffic.given_up().or_else(excessive).or(idle.then_some("idle")) {
                         self.rim.metrics.cut(self.rim.listener, reason);
                     }
                     return;

@@ -14,6 +14,7 @@ use crate::sse::event::{Decoder, Event, TooLarge};
 use crate::stream::Boundary;
 use crate::who::Subject;
 use crate::wire::fault::Fault;
+use crate::wire::frames::Frames;
 use crate::wire::framing::Framing;
 use crate::wire::limits::WireLimits;
 
@@ -41,6 +42,23 @@ fn followed<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (usize, Option<Fault>
         }
     }
     (passed, None, framing.heads())
+}
+
+/// Where a byte stream of HTTP/2 stands does not depend on the pieces in which it arrives.
+///
+/// # Panics
+/// Where it does.
+pub fn frames(bytes: &[u8]) {
+    let Some((size, bytes)) = bytes.split_first() else { return };
+    let (mut whole, mut parts) = (Frames::default(), Frames::default());
+    let between = whole.follow(bytes);
+    let pieces = bytes.chunks(usize::from(*size).max(1));
+    assert_eq!(
+        pieces.fold(false, |between, piece| parts.follow(piece) | between),
+        between,
+        "the pieces change the time"
+    );
+    assert_eq!(parts, whole, "the pieces change where it stands");
 }
 
 /// Any body is judged, and what is taken for a request says the same to another parser.
@@ -114,8 +132,13 @@ mod tests {
 
     type Law = fn(&[u8]);
     /// By the name of its fuzz target.
-    const LAWS: [(&str, Law); 4] =
-        [("events", super::events), ("framing", super::framing), ("peek", super::peek), ("token", super::token)];
+    const LAWS: [(&str, Law); 5] = [
+        ("events", super::events),
+        ("frames", super::frames),
+        ("framing", super::framing),
+        ("peek", super::peek),
+        ("token", super::token),
+    ];
 
     /// A seed is what a fuzz target begins with.
     #[test]

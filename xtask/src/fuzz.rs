@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::Result;
 use mooring_tests::product;
 
-const TARGETS: [&str; 4] = ["framing", "peek", "events", "token"];
+const TARGETS: [&str; 5] = ["framing", "frames", "peek", "events", "token"];
 const SECONDS: u32 = 60;
 
 /// What they need, where it is missing.

@@ -1,4 +1,4 @@
-//! HTTP/2 frame by frame: heads that unfold, and that never end.
+//! HTTP/2 frame by frame: heads that unfold, that never end, and that stop.
 
 use std::net::SocketAddr;
 
@@ -17,6 +17,7 @@ use crate::refusal;
 
 /// How a client begins: with a line of its own, and a SETTINGS frame that changes nothing.
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+pub const DATA: u8 = 0;
 pub const HEADERS: u8 = 1;
 pub const RST_STREAM: u8 = 3;
 const GOAWAY: u8 = 7;
@@ -144,4 +145,15 @@ async fn a_head_without_end_ends_the_connection_and_nothing_else() {
         assert_eq!(cut(&front, "enhance_your_calm"), ended);
         is_served(&front, address).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_stops_ends_its_connection() {
+    let front = Front::new(&http_config(1));
+    let address = front.listen().await;
+    let mut client = Client::connect(address).await;
+    client.send(&frame(HEADERS, END_STREAM, 1, &head("GET", "/health"))).await;
+    assert_eq!(client.farewell().await, None);
+    assert_eq!((cut(&front, "head_slow"), cut(&front, "idle")), (1, 0));
+    is_served(&front, address).await;
 }

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
+use super::http_2::{CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, frame, frames, head};
 use crate::accept::{Rim, connection};
 use crate::body::{Body, BodyError, full};
 use crate::clock;
@@ -76,9 +77,9 @@ impl Pipe {
     /// What comes until the server closes, and after how many seconds.
     async fn end(&mut self) -> (String, u64) {
         let begin = clock::instant();
-        let mut text = String::new();
-        self.client.read_to_string(&mut text).await.unwrap();
-        (text, (clock::instant() - begin).as_secs())
+        let mut bytes = Vec::new();
+        self.client.read_to_end(&mut bytes).await.unwrap();
+        (String::from_utf8_lossy(&bytes).into_owned(), (clock::instant() - begin).as_secs())
     }
 
     /// Sends one byte each second until that is not possible any more.
@@ -170,6 +171,63 @@ async fn a_head_that_drips_is_cut_after_its_time() {
     pipe.client.write_all(b"PRI * HT").await.unwrap();
     let (text, took) = pipe.end().await;
     assert!(text.starts_with("HTTP/1.1 408 ") && (9..=12).contains(&took), "{took} {text}");
+}
+
+/// Nothing can be read behind it, and no answer be given to it: its connection ends.
+#[tokio::test(start_paused = true)]
+async fn a_head_of_http_2_that_stops_is_cut_after_its_time() {
+    let post = frame(HEADERS, END_HEADERS, 1, &head("POST", "/silent"));
+    let (whole, part) = (frame(HEADERS, END_HEADERS, 3, &head("GET", "/")), frame(HEADERS, 0, 3, &head("GET", "/")));
+    let continued = [&part[..], &frame(CONTINUATION, 0, 3, b"")].concat();
+    let trailers = [&post[..], &frame(HEADERS, END_STREAM, 1, b"")].concat();
+    let heads: [&[u8]; 6] = [&whole[..1], &whole[..8], &whole[..whole.len() - 1], &part, &continued, &trailers];
+    for bytes in heads {
+        let mut pipe = Pipe::new();
+        pipe.client.write_all(PREFACE).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(20)).await; // its time begins with its first byte
+        pipe.client.write_all(bytes).await.unwrap();
+        assert_eq!(pipe.end().await.1, 10, "{bytes:?}");
+        assert!(pipe.cut("head_slow"));
+    }
+    // The preface is one, too, and whole with its first frame.
+    for length in [24, 25, 32] {
+        let mut pipe = Pipe::new();
+        pipe.client.write_all(&PREFACE[..length]).await.unwrap();
+        assert_eq!(pipe.end().await.1, 10, "{length}");
+        assert!(pipe.cut("head_slow"));
+    }
+    // It does not help to send a little now and then.
+    let mut pipe = Pipe::new();
+    pipe.client.write_all(PREFACE).await.unwrap();
+    let begin = clock::instant();
+    for byte in frame(HEADERS, END_HEADERS, 1, &[0x82; 100]) {
+        if pipe.client.write_all(&[byte]).await.is_err() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let took = (clock::instant() - begin).as_secs();
+    assert!((9..=11).contains(&took) && pipe.cut("head_slow"), "{took}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_head_of_http_2_has_its_own_time_and_other_frames_have_none() {
+    let mut pipe = Pipe::new();
+    let heads = [1, 3, 5].map(|stream| frame(HEADERS, END_HEADERS, stream, &head("POST", "/")));
+    let data = frame(DATA, END_STREAM, 1, &[b'x'; 100]);
+    let bytes = [PREFACE, &heads[0], &heads[1], &data, &heads[2]].concat();
+    let (first, second) = (PREFACE.len() + 9 + 5, PREFACE.len() + heads[0].len() + 4);
+    let third = PREFACE.len() + heads[0].len() + heads[1].len() + 9 + 50;
+    let mut sent = 0;
+    for (until, seconds) in [(first, 8), (second, 8), (third, 20), (bytes.len(), 1)] {
+        pipe.client.write_all(&bytes[sent..until]).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        sent = until;
+    }
+    let mut read = vec![0; 16 * 1024];
+    let length = pipe.client.read(&mut read).await.unwrap();
+    let answered = frames(&read[..length]).iter().filter(|(kind, _)| *kind == HEADERS).count();
+    assert_eq!((answered, cut(&pipe.metrics, "head_slow")), (3, None));
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,6 +3,7 @@
 pub mod answer;
 pub mod chunked;
 pub mod fault;
+pub mod frames;
 pub mod framing;
 pub mod limits;
 pub mod load;

@@ -3,7 +3,9 @@
 //! in such a way that the last answer is not lost. What a request means it does not know.
 //!
 //! Where a head is not good, a request of its own stands in its place, which [`Traffic`] tells from a client's. So the
-//! refusal is made by whoever makes all others, and keeps its place behind the answers to earlier requests.
+//! refusal is made by whoever makes all others, and keeps its place behind the answers to earlier requests. The bytes of
+//! HTTP/2 all pass, for their framing is not ambiguous; a head that does not become whole holds up everything behind it, so
+//! its connection ends.
 
 use std::future::poll_fn;
 use std::io;
@@ -16,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 use super::fault::Fault;
+use super::frames::Frames;
 use super::framing::Framing;
 use super::limits::Source;
 use super::traffic::Traffic;
@@ -57,10 +60,10 @@ pub struct Socket<S> {
 
 /// What is done with the bytes that arrive.
 enum Follows {
-    /// They are followed.
+    /// They are HTTP/1.
     Framing(Framing),
-    /// They pass unseen, to HTTP/2, whose framing is not ambiguous.
-    Nothing,
+    /// They are HTTP/2.
+    Frames(Frames),
     /// No request follows the one that stands in.
     End,
     /// The body that is being read is malformed.
@@ -113,7 +116,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     pub async fn protocol(&mut self) -> io::Result<Option<Protocol>> {
         loop {
             if self.held.starts_with(PREFACE) {
-                self.follows = Follows::Nothing;
+                let mut frames = Frames::default();
+                if frames.follow(self.held.get(PREFACE.len()..).unwrap_or_default()) {
+                    self.head_timer = None;
+                }
+                self.follows = Follows::Frames(frames);
                 self.passed = self.held.len();
                 return Ok(Some(Protocol::Http2));
             }
@@ -188,12 +195,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// Reads into the library's own buffer, where nothing is held.
     fn poll_direct(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<Arrived>> {
         let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.inner).poll_read(cx, buffer))?;
+        if Pin::new(&mut self.inner).poll_read(cx, buffer)?.is_pending() {
+            return self.poll_overdue(cx);
+        }
         let arrived = buffer.filled().get(before..).unwrap_or_default();
         if arrived.is_empty() {
             return Poll::Ready(Ok(Arrived::End));
         }
-        let Follows::Framing(framing) = &mut self.follows else { return Poll::Ready(Ok(Arrived::Some)) };
+        let framing = match &mut self.follows {
+            Follows::Framing(framing) => framing,
+            Follows::Frames(frames) => {
+                if frames.follow(arrived) {
+                    self.head_timer = None;
+                }
+                return Poll::Ready(Ok(Arrived::Some));
+            }
+            Follows::End | Follows::Broken(_) => return Poll::Ready(Ok(Arrived::Some)),
+        };
         let followed = framing.follow(arrived, &(self.limits)());
         self.held.extend_from_slice(arrived.get(followed.bytes..).unwrap_or_default());
         buffer.set_filled(before + followed.bytes);
@@ -201,6 +219,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             self.stop(fault);
         }
         Poll::Ready(Ok(if followed.bytes > 0 { Arrived::Some } else { Arrived::Held }))
+    }
+
+    /// Waits for the rest of an HTTP/2 head, where one is on its way. Its time is asked for only where nothing is there to be
+    /// read: what waited for the library has come.
+    fn poll_overdue(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Arrived>> {
+        let limits = &self.limits;
+        if let Follows::Frames(frames) = &self.follows
+            && frames.is_in_head()
+            && is_over(&mut self.head_timer, cx, || limits().header_timeout)
+        {
+            self.traffic.give_up(Fault::HeadSlow.label());
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, Fault::HeadSlow)));
+        }
+        Poll::Pending
     }
 
     /// Reads what follows a head that came in parts.
@@ -231,7 +263,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         }
         let limits = &self.limits;
         if is_over(&mut self.write_timer, cx, || limits().write_timeout) {
-            self.traffic.stall();
+            self.traffic.give_up("slow_reader");
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         Poll::Pending
@@ -258,8 +290,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Socket<S> {
             let arrived = match &this.follows {
                 Follows::End => return Poll::Pending, // the refusal closes the connection
                 Follows::Broken(fault) => return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, *fault))),
-                Follows::Framing(_) | Follows::Nothing if this.held.is_empty() => this.poll_direct(cx, buffer),
-                Follows::Framing(_) | Follows::Nothing => this.poll_held(cx),
+                Follows::Framing(_) | Follows::Frames(_) if this.held.is_empty() => this.poll_direct(cx, buffer),
+                Follows::Framing(_) | Follows::Frames(_) => this.poll_held(cx),
             };
             match ready!(arrived)? {
                 Arrived::Some | Arrived::End => return Poll::Ready(Ok(())),
@@ -307,7 +339,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Socket<S> {
         let expects_more = match &this.follows {
             Follows::Framing(framing) => framing.is_in_body() || framing.is_in_head(),
             Follows::End | Follows::Broken(_) => true,
-            Follows::Nothing => false,
+            Follows::Frames(_) => false,
         };
         let mut space = [0; ROOM];
         loop {

@@ -1,7 +1,7 @@
 //! What happens on one connection, shared by those who see a part of it: the socket (bytes), the service (requests) and
 //! the task that ends the connection when nothing happens any more.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct Traffic {
     running: AtomicU32,
     /// Which request is none, and why.
     refused: OnceLock<(u64, Fault)>,
-    stalled: AtomicBool,
+    given_up: OnceLock<&'static str>,
 }
 
 /// Counts one request until its answer has ended.
@@ -47,7 +47,7 @@ impl Traffic {
             begun: AtomicU64::new(0),
             running: AtomicU32::new(0),
             refused: OnceLock::new(),
-            stalled: AtomicBool::new(false),
+            given_up: OnceLock::new(),
         }
     }
 
@@ -76,13 +76,13 @@ impl Traffic {
         let _ = self.refused.set((number, fault)); // nothing follows the first
     }
 
-    /// The client takes nothing.
-    pub fn stall(&self) {
-        self.stalled.store(true, Ordering::Relaxed);
+    /// The connection ends, for the reason with this metric label.
+    pub fn give_up(&self, reason: &'static str) {
+        let _ = self.given_up.set(reason); // the first one counts
     }
 
-    /// Whether it took nothing for too long.
-    pub fn has_stalled(&self) -> bool {
-        self.stalled.load(Ordering::Relaxed)
+    /// Why it ends, where the socket has given it up.
+    pub fn given_up(&self) -> Option<&'static str> {
+        self.given_up.get().copied()
     }
 }
