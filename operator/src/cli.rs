@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use mooring_contract::{Network, NetworkError};
 use mooring_plan::Settings;
 use mooring_plan::settings::Upgrade;
 
@@ -94,6 +95,16 @@ pub struct Shape {
     /// Servers with an Ingress and no hosts get NAME.NAMESPACE.DOMAIN
     #[arg(long, env = "MOORING_BASE_DOMAIN", value_name = "DOMAIN")]
     pub base_domain: Option<String>,
+    /// Proxy whose X-Forwarded-For, -Proto and -Host are believed by front doors of servers that set no trustedProxies: an
+    /// address or a network, such as the ingress controller's pods; may be repeated
+    #[arg(
+        long = "trusted-proxy",
+        env = "MOORING_TRUSTED_PROXY",
+        value_delimiter = ',',
+        value_parser = proxy,
+        value_name = "ADDRESS|CIDR"
+    )]
+    pub trusted_proxies: Vec<String>,
     /// DNS domain of the cluster
     #[arg(long, env = "MOORING_CLUSTER_DOMAIN", default_value_t = Settings::default().cluster_domain, value_name = "DOMAIN")]
     pub cluster_domain: String,
@@ -113,24 +124,29 @@ pub enum UpgradePolicy {
     Manual,
 }
 
+/// The text of a network, or an empty one.
+fn proxy(text: &str) -> Result<String, NetworkError> {
+    if !text.is_empty() {
+        text.parse::<Network>()?;
+    }
+    Ok(text.to_owned())
+}
+
 impl Shape {
     /// As the plan takes it. An empty value, which charts like to set, is none.
     pub fn settings(&self) -> Settings {
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        let list = |texts: &[String]| texts.iter().filter(|text| !text.is_empty()).cloned().collect();
         Settings {
             front_door_image: self.front_door_image.clone(),
             front_door_pull_policy: given(&self.front_door_pull_policy),
-            front_door_pull_secrets: self
-                .front_door_pull_secrets
-                .iter()
-                .filter(|name| !name.is_empty())
-                .cloned()
-                .collect(),
+            front_door_pull_secrets: list(&self.front_door_pull_secrets),
             upgrade: match self.upgrade_policy {
                 UpgradePolicy::Auto => Upgrade::Auto,
                 UpgradePolicy::Manual => Upgrade::Manual,
             },
             base_domain: given(&self.base_domain),
+            trusted_proxies: list(&self.trusted_proxies),
             cluster_domain: self.cluster_domain.clone(),
             cluster_assigns_users: false, // asked of the cluster
         }
@@ -256,10 +272,14 @@ mod tests {
             "",
             "--front-door-pull-secret=x",
             "--front-door-pull-secret=y",
+            "--trusted-proxy=10.244.0.0/16,",
+            "--trusted-proxy=fd00::5",
         ]);
         assert_eq!(given.scope(), Scope::Namespaces(vec!["a".into(), "b".into()]));
         let settings = given.shape.settings();
         assert_eq!((settings.base_domain, settings.front_door_pull_secrets), (None, vec!["x".into(), "y".into()]));
+        assert_eq!(settings.trusted_proxies, ["10.244.0.0/16", "fd00::5"]);
+        assert_eq!(operator(&["--trusted-proxy", ""]).shape.settings().trusted_proxies, [""; 0]);
         assert_eq!(operator(&[]).scope(), Scope::Cluster);
         assert_eq!(operator(&["--namespaces", ""]).scope(), Scope::Cluster);
         assert!(!operator(&["--leader-elect", "false"]).leader_elect);
@@ -268,9 +288,13 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        for arguments in
-            [["--concurrency", "0"], ["--upgrade-parallelism", "0"], ["--front-door-pull-policy", "Sometimes"]]
-        {
+        for arguments in [
+            ["--concurrency", "0"],
+            ["--upgrade-parallelism", "0"],
+            ["--front-door-pull-policy", "Sometimes"],
+            ["--trusted-proxy", "ingress.example.com"],
+            ["--trusted-proxy", "10.0.0.5,10.0.0.5/8"],
+        ] {
             assert!(Cli::try_parse_from(["mooring", "operator"].iter().chain(&arguments)).is_err(), "{arguments:?}");
         }
     }

@@ -72,6 +72,10 @@ pub struct Serve {
     /// separated by commas.
     #[arg(long = "allowed-origin", env = "MOORING_ALLOWED_ORIGINS", value_name = "ORIGIN", value_delimiter = ',')]
     pub allowed_origins: Vec<String>,
+    /// Address or network (10.244.0.0/16) of proxies whose X-Forwarded-For, -Proto and -Host are believed besides those of
+    /// the configuration. Repeatable, or separated by commas.
+    #[arg(long = "trusted-proxy", env = "MOORING_TRUSTED_PROXIES", value_name = "ADDRESS|CIDR", value_delimiter = ',')]
+    pub trusted_proxies: Vec<String>,
     /// Keys that may call: a directory with a file for each, or one file. Each is a text of at least 32 printable
     /// characters, or a hashed record. One more may stand in the variable MOORING_API_KEY.
     #[arg(long, env = "MOORING_KEYS", value_name = "PATH", conflicts_with_all = ["config_dir", "kubernetes"])]
@@ -199,6 +203,7 @@ impl Serve {
             older: self.transport() == Transport::Sse,
             allowed_hosts: list(&self.allowed_hosts),
             allowed_origins: list(&self.allowed_origins),
+            trusted_proxies: list(&self.trusted_proxies),
         }
     }
 
@@ -317,11 +322,12 @@ mod tests {
 
     #[test]
     fn lists_are_repeated_or_separated() {
-        let serve =
-            serve(&["--config", "a", "--allowed-host", "a:*", "--allowed-host", "b, c:80,", "--allowed-origin", ""]);
-        let surroundings = serve.unwrap().surroundings();
+        let lists = ["--allowed-host", "a:*", "--allowed-host", "b, c:80,", "--allowed-origin", ""];
+        let proxies = ["--trusted-proxy", "10.0.0.5,fd00::/8", "--trusted-proxy=10.244.0.0/16"];
+        let surroundings = serve(&[&["--config", "a"], &lists[..], &proxies].concat()).unwrap().surroundings();
         assert_eq!(surroundings.allowed_hosts, ["a:*", "b", "c:80"]);
         assert_eq!(surroundings.allowed_origins, [""; 0]);
+        assert_eq!(surroundings.trusted_proxies, ["10.0.0.5", "fd00::/8", "10.244.0.0/16"]);
     }
 
     #[test]

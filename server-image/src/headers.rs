@@ -1,11 +1,15 @@
 //! Header hygiene at both sides: what belongs to one connection stays there, what only we may say is taken away.
 
+use std::iter;
+use std::net::IpAddr;
+
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, FORWARDED, HOST,
     HeaderName, ORIGIN, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, HeaderValue};
 
+use crate::host;
 use crate::refusal::Refusal;
 use crate::who::API_KEY;
 
@@ -48,7 +52,7 @@ const ENDS_HERE: [HeaderName; 6] = [FORWARDED, ORIGIN, AUTHORIZATION, API_KEY, E
 const REPLACED: [HeaderName; 3] = [HOST, ACCEPT_ENCODING, REQUEST_ID];
 
 /// Headers by which a client could speak in the name of a proxy or gateway (the last four: of one for MCP, see
-/// GHSA-g53w-w6mj-hrpp). All of `x-forwarded-*` goes, too.
+/// GHSA-g53w-w6mj-hrpp). All of `x-forwarded-*` goes, too, but for what [`to_backend`] takes from a trusted proxy.
 const PROXY_CLAIMS: [&str; 11] = [
     "x-real-ip",
     "x-original-url",
@@ -67,14 +71,22 @@ const PROXY_CLAIMS: [&str; 11] = [
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// Address of the peer.
-    pub peer: std::net::IpAddr,
+    pub peer: IpAddr,
+    /// Whether that is a trusted proxy, which says what it saw itself.
+    pub proxied: bool,
     /// The accepted authority.
     pub host: HeaderValue,
     /// The request's id.
     pub request_id: HeaderValue,
 }
 
-/// Writes the headers for the backend: the client's, without connection, credential, origin and claims; with what was seen.
+/// Most addresses of a way that are told, those nearest to the front door.
+const HOPS: usize = 32;
+/// Most bytes of one of them. The longest address has 45; some proxies add a port, or write a name in its place.
+const HOP: usize = 64;
+
+/// Writes the headers for the backend: the client's, without connection, credential, origin and claims; with what was seen
+/// here, and by a trusted proxy.
 pub fn to_backend(client: &HeaderMap, authority: &HeaderValue, seen: &Seen, mut write: impl FnMut(&HeaderName, &[u8])) {
     let named = named_by_connection(client);
     let ends = |name| HOP_BY_HOP.contains(name) || ENDS_HERE.contains(name) || REPLACED.contains(name);
@@ -86,9 +98,38 @@ pub fn to_backend(client: &HeaderMap, authority: &HeaderValue, seen: &Seen, mut 
     write(&HOST, authority.as_bytes());
     write(&ACCEPT_ENCODING, b"identity"); // a compressed stream arrives in lumps
     write(&REQUEST_ID, seen.request_id.as_bytes());
-    write(&FORWARDED_PROTO, b"http");
-    write(&FORWARDED_FOR, seen.peer.to_canonical().to_string().as_bytes());
-    write(&FORWARDED_HOST, seen.host.as_bytes());
+    let proto = told(client, seen, &FORWARDED_PROTO, is_scheme);
+    write(&FORWARDED_PROTO, proto.map_or(b"http", HeaderValue::as_bytes));
+    write(&FORWARDED_FOR, &forwarded_for(client, seen));
+    let host = told(client, seen, &FORWARDED_HOST, host::is_authority);
+    write(&FORWARDED_HOST, host.unwrap_or(&seen.host).as_bytes());
+}
+
+/// What a trusted proxy says in a header, where that is one value in its form.
+fn told<'a>(
+    client: &'a HeaderMap,
+    seen: &Seen,
+    name: &HeaderName,
+    has_form: fn(&HeaderValue) -> bool,
+) -> Option<&'a HeaderValue> {
+    let mut values = client.get_all(name).iter();
+    values.next().filter(|value| seen.proxied && values.next().is_none() && has_form(value))
+}
+
+fn is_scheme(value: &HeaderValue) -> bool {
+    ["http", "https"].iter().any(|scheme| value.as_bytes().eq_ignore_ascii_case(scheme.as_bytes()))
+}
+
+/// The way of the request: what a trusted proxy says of it, then the peer. What can be no address is left out, so that the
+/// backend reads a list of them whatever a client has told the proxy.
+fn forwarded_for(client: &HeaderMap, seen: &Seen) -> Vec<u8> {
+    let peer = seen.peer.to_canonical().to_string();
+    let values = client.get_all(FORWARDED_FOR).iter().filter(|_| seen.proxied);
+    let hops = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    let legal = |hop: &&[u8]| (1..=HOP).contains(&hop.len()) && hop.iter().all(u8::is_ascii_graphic);
+    let mut way: Vec<&[u8]> = iter::once(peer.as_bytes()).chain(hops.filter(legal).rev().take(HOPS)).collect();
+    way.reverse();
+    way.join(&b", "[..])
 }
 
 /// Headers for the client: the backend's, without connection and CORS.
@@ -114,10 +155,12 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// Headers that `Connection` makes headers of the connection, too.
+/// Headers that `Connection` makes headers of the connection, too. What a proxy says of the way is meant for us, whatever a
+/// client has made it say there.
 fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
     let lists = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    lists.flat_map(|list| list.split(',')).filter_map(|name| name.trim().parse().ok()).collect()
+    let names = lists.flat_map(|list| list.split(',')).filter_map(|name| name.trim().parse().ok());
+    names.filter(|name| ![FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST].contains(name)).collect()
 }
 
 /// Whether an answer is an event stream.
@@ -238,6 +281,7 @@ mod tests {
         ]);
         let seen = Seen {
             peer: "::ffff:10.0.0.9".parse().unwrap(),
+            proxied: false,
             host: HeaderValue::from_static("mcp.example.com"),
             request_id: HeaderValue::from_static("r1"),
         };
@@ -247,6 +291,115 @@ mod tests {
         });
         lines.sort();
         insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    /// `X-Forwarded-For`, `-Proto` and `-Host`, as the backend gets them.
+    fn forwarded(client: &HeaderMap, peer: &str, proxied: bool) -> [String; 3] {
+        let (peer, host) = (peer.parse().unwrap(), HeaderValue::from_static("mcp.example.com"));
+        let seen = Seen { peer, proxied, host, request_id: HeaderValue::from_static("r1") };
+        let mut written = HeaderMap::new();
+        to_backend(client, &HeaderValue::from_static("localhost:8000"), &seen, |name, value| {
+            written.append(name, HeaderValue::from_bytes(value).unwrap());
+        });
+        [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST].map(|name| {
+            let values: Vec<_> = written.get_all(&name).iter().map(|value| value.to_str().unwrap()).collect();
+            let [value] = values[..] else { panic!("{name}: {values:?}") };
+            value.to_owned()
+        })
+    }
+
+    #[test]
+    fn the_way_is_extended_for_a_trusted_proxy_and_begun_for_anybody_else() {
+        let cases: &[(&[&'static str], &str, &str)] = &[
+            (&[], "10.0.0.9", "10.0.0.9"),
+            (&["203.0.113.7"], "10.0.0.9", "203.0.113.7, 10.0.0.9"),
+            (&["203.0.113.7"], "::ffff:10.0.0.9", "203.0.113.7, 10.0.0.9"),
+            (&["2001:db8::7"], "fd00::9", "2001:db8::7, fd00::9"),
+            (&["1.1.1.1, 2.2.2.2"], "10.0.0.9", "1.1.1.1, 2.2.2.2, 10.0.0.9"),
+            (&["1.1.1.1,2.2.2.2", "3.3.3.3"], "10.0.0.9", "1.1.1.1, 2.2.2.2, 3.3.3.3, 10.0.0.9"),
+            (&["3.3.3.3", "1.1.1.1"], "10.0.0.9", "3.3.3.3, 1.1.1.1, 10.0.0.9"),
+            // Other spellings of proxies.
+            (
+                &["203.0.113.7:5678, [2001:db8::7]:80, unknown, _hidden"],
+                "10.0.0.9",
+                "203.0.113.7:5678, [2001:db8::7]:80, unknown, _hidden, 10.0.0.9",
+            ),
+            // What a client made a proxy say does not hide what the proxy added.
+            (&["", " , ,\t", "a b, 203.0.113.7 ,"], "10.0.0.9", "203.0.113.7, 10.0.0.9"),
+            (&["\"x\ty\", 203.0.113.7"], "10.0.0.9", "203.0.113.7, 10.0.0.9"),
+        ];
+        for (values, peer, expected) in cases {
+            let client = headers(&values.iter().map(|value| ("x-forwarded-for", *value)).collect::<Vec<_>>());
+            assert_eq!(forwarded(&client, peer, true)[0], *expected, "{values:?}");
+            let alone = peer.trim_start_matches("::ffff:");
+            assert_eq!(forwarded(&client, peer, false)[0], alone, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn a_way_is_short_whatever_was_claimed_and_ends_with_what_was_seen() {
+        let long = "1".repeat(HOP + 1);
+        let many = vec!["198.51.100.1"; 5000].join(",");
+        let claims: [&[u8]; 5] = [many.as_bytes(), long.as_bytes(), b"\xff\xfe", b"\x80, evil\xff", &[b','; 9000]];
+        for claim in claims {
+            let mut client = HeaderMap::new();
+            client.append(FORWARDED_FOR, HeaderValue::from_bytes(claim).unwrap());
+            client.append(FORWARDED_FOR, HeaderValue::from_static("203.0.113.7"));
+            let [way, ..] = forwarded(&client, "10.0.0.9", true);
+            assert!(way.ends_with("203.0.113.7, 10.0.0.9") && way.split(", ").count() <= HOPS + 1, "{way}");
+            assert!(way.split(", ").all(|hop| hop.parse::<IpAddr>().is_ok()), "{way}");
+        }
+    }
+
+    #[test]
+    fn scheme_and_host_are_a_trusted_proxys_where_it_says_one_of_each() {
+        type Said = &'static [(&'static str, &'static str)];
+        let cases: &[(Said, &str, &str)] = &[
+            (&[], "http", "mcp.example.com"),
+            (
+                &[("x-forwarded-proto", "https"), ("x-forwarded-host", "public.example.com:8443")],
+                "https",
+                "public.example.com:8443",
+            ),
+            (&[("x-forwarded-proto", "http"), ("x-forwarded-host", "[2001:db8::1]:80")], "http", "[2001:db8::1]:80"),
+            (&[("x-forwarded-proto", "HTTPS")], "HTTPS", "mcp.example.com"),
+            // Two are none.
+            (&[("x-forwarded-proto", "https"), ("x-forwarded-proto", "https")], "http", "mcp.example.com"),
+            (&[("x-forwarded-proto", "https, http"), ("x-forwarded-host", "a, b")], "http", "mcp.example.com"),
+            (&[("x-forwarded-host", "a"), ("x-forwarded-host", "b")], "http", "mcp.example.com"),
+            // What is neither.
+            (&[("x-forwarded-proto", "javascript"), ("x-forwarded-host", "evil/path")], "http", "mcp.example.com"),
+            (&[("x-forwarded-proto", ""), ("x-forwarded-host", "")], "http", "mcp.example.com"),
+            (&[("x-forwarded-proto", "https "), ("x-forwarded-host", "user@evil")], "http", "mcp.example.com"),
+            (&[("x-forwarded-host", "a:99999")], "http", "mcp.example.com"),
+            // The front door says none of these, and the backend gets none.
+            (
+                &[("x-forwarded-port", "443"), ("forwarded", "proto=https;host=evil"), ("x-real-ip", "1.1.1.1")],
+                "http",
+                "mcp.example.com",
+            ),
+        ];
+        for (said, proto, host) in cases {
+            let client = headers(said);
+            assert_eq!(forwarded(&client, "10.0.0.9", true)[1..], [*proto, *host], "{said:?}");
+            assert_eq!(forwarded(&client, "10.0.0.9", false)[1..], ["http", "mcp.example.com"], "{said:?}");
+        }
+    }
+
+    #[test]
+    fn connection_takes_away_nothing_that_a_proxy_says_of_the_way() {
+        let mut client = headers(&[
+            ("connection", "X-Forwarded-For, x-forwarded-proto, X-Forwarded-Host, x-hop"),
+            ("x-forwarded-for", "203.0.113.7"),
+            ("x-forwarded-proto", "https"),
+            ("x-forwarded-host", "public.example.com"),
+            ("x-hop", "1"),
+        ]);
+        let expected = ["203.0.113.7, 10.0.0.9", "https", "public.example.com"];
+        assert_eq!(forwarded(&client, "10.0.0.9", true), expected);
+        strip_hop_by_hop(&mut client); // on the way to another pod
+        assert!(!client.contains_key("x-hop"));
+        assert_eq!(forwarded(&client, "10.0.0.9", true), expected);
     }
 
     #[test]

@@ -100,8 +100,17 @@ fn authority(parts: &Parts) -> Result<HeaderValue, Refusal> {
 /// The accepted authority: 400 where it is missing, malformed or ambiguous, 421 where it is not ours.
 pub fn check(rules: &HostRules, parts: &Parts) -> Result<HeaderValue, Refusal> {
     let authority = authority(parts)?;
-    let parsed = authority.to_str().ok().and_then(parse).ok_or(Refusal::HostMalformed)?;
+    let parsed = parsed(&authority).ok_or(Refusal::HostMalformed)?;
     if rules.accept(&parsed) { Ok(authority) } else { Err(Refusal::HostUnknown) }
+}
+
+/// Whether a value is an authority, as `Host` has it.
+pub fn is_authority(value: &HeaderValue) -> bool {
+    parsed(value).is_some()
+}
+
+fn parsed(value: &HeaderValue) -> Option<Authority<'_>> {
+    value.to_str().ok().and_then(parse)
 }
 
 /// An entry of a list. With a trailing dot it would be another name than the one that clients send.

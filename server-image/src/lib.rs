@@ -30,6 +30,7 @@ mod origin;
 mod peek;
 mod pipeline;
 mod policy;
+mod proxies;
 mod refusal;
 mod relay;
 mod reload;

@@ -137,7 +137,8 @@ async fn checked(
     let rules = rules.ok_or(Refusal::NotConfigured)?;
     let host = host::check(&rules.hosts, parts)?;
     let cors = origin::check(&rules.origins, &host, &parts.headers)?;
-    let seen = Seen { peer: arrival.peer, host, request_id: request_id.clone() };
+    let (peer, proxied) = (arrival.peer, rules.proxies.has(arrival.peer));
+    let seen = Seen { peer, proxied, host, request_id: request_id.clone() };
     let answer = match cors.preflight(parts) {
         Some(preflight) => Ok(preflight),
         None if arrival.beyond => Err(Refusal::Crowded.into()),

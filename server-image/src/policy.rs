@@ -1,6 +1,8 @@
 //! Says in the log what is enforced from now on: one line for the rules, and one warning for each way in which the server
 //! is open, or closed to everybody. Of keys it knows the number alone.
 
+use std::borrow::Borrow;
+
 use mooring_contract::config::ServedOver;
 
 use crate::keys::KeySet;
@@ -32,6 +34,7 @@ pub fn print(rules: &Rules, keys: &KeySet, transport: ServedOver) {
         hosts = rules.hosts.describe().join(" "),
         origins = listed(&rules.origins.accepted()),
         cors = listed(&rules.origins.readers()),
+        trusted_proxies = listed(&rules.proxies.describe()),
         auth = if rules.anonymous { "key or anonymous" } else { "key" },
         keys = keys.len(),
         body_bytes = rules.body_bytes,
@@ -51,8 +54,11 @@ pub fn print(rules: &Rules, keys: &KeySet, transport: ServedOver) {
     if rules.origins.is_open() {
         tracing::warn!("this server is open to pages: * lets a page of any origin call it");
     }
+    if rules.proxies.are_everybody() {
+        tracing::warn!("everybody is a trusted proxy: any client may claim any address in X-Forwarded-For");
+    }
 }
 
-fn listed(names: &[&str]) -> String {
+fn listed<S: Borrow<str>>(names: &[S]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(" ") }
 }

@@ -10,6 +10,7 @@ use mooring_contract::config::{self, Identity, ServedOver, SessionMode, Source, 
 use crate::clients::Clients;
 use crate::host::HostRules;
 use crate::origin::OriginRules;
+use crate::proxies::TrustedProxies;
 use crate::relay::Relay;
 use crate::route::Paths;
 use crate::tools::ToolServer;
@@ -24,6 +25,8 @@ pub struct Rules {
     pub hosts: HostRules,
     /// Step 2.
     pub origins: OriginRules,
+    /// Whose forwarded headers are believed.
+    pub proxies: TrustedProxies,
     /// Step 3: whether a request without key is served.
     pub anonymous: bool,
     /// Which Secrets' keys count besides our own.
@@ -120,6 +123,8 @@ pub struct Surroundings {
     pub allowed_hosts: Vec<String>,
     /// Accepted besides `security.origins`.
     pub allowed_origins: Vec<String>,
+    /// Believed besides `security.trustedProxies`.
+    pub trusted_proxies: Vec<String>,
 }
 
 /// Looks up an environment variable.
@@ -137,6 +142,7 @@ impl Rules {
         let Config { version: _, server, path, mut security, source, limits, sessions } = config;
         security.allowed_hosts.extend_from_slice(&surroundings.allowed_hosts);
         security.origins.extend_from_slice(&surroundings.allowed_origins);
+        security.trusted_proxies.extend_from_slice(&surroundings.trusted_proxies);
         let call_timeout = Duration::from_millis(limits.call_timeout_ms);
         let backend = match source {
             Source::Http(_) if surroundings.transport == ServedOver::Stdio => {
@@ -159,6 +165,7 @@ impl Rules {
         Ok(Self {
             hosts: HostRules::new(&security.hosts, &security.allowed_hosts, surroundings.loopback)?,
             origins: OriginRules::new(&security.origins, &security.cors)?,
+            proxies: TrustedProxies::new(&security.trusted_proxies)?,
             anonymous: security.anonymous,
             key_secrets: security.key_secrets,
             paths: Paths::new(&path).pointing_to_older(surroundings.older),

@@ -88,11 +88,13 @@ source: {tools: [{name: here, http: {url: 'http://127.0.0.1:9/'}}]}
         let mut command = folder.serve(&["--allowed-host", "mcp.example.com:*"]);
         command
             .env("MOORING_API_KEY", KEY)
-            .env("MOORING_ALLOWED_ORIGINS", "https://a.example.com,https://b.example.com");
+            .env("MOORING_ALLOWED_ORIGINS", "https://a.example.com,https://b.example.com")
+            .env("MOORING_TRUSTED_PROXIES", "10.0.0.5, fd00::/8");
         let (mut running, address) = listening(command);
         let enforcing = running.line("enforcing");
         assert_eq!(enforcing["hosts"], "127.0.0.1:* [::1]:* localhost:* mcp.example.com:*");
         assert_eq!(enforcing["origins"], "https://a.example.com https://b.example.com");
+        assert_eq!(enforcing["trusted_proxies"], "10.0.0.5/32 fd00::/8");
         assert_eq!((&enforcing["keys"], &enforcing["auth"]), (&1.into(), &"key".into()));
         assert!(address.starts_with("127.0.0.1:"), "{address}");
         for host in ["localhost", "127.0.0.1:8080", "[::1]:1", "mcp.example.com:443"] {
@@ -175,6 +177,9 @@ source: {tools: [{name: here, http: {url: 'http://127.0.0.1:9/'}}]}
         let said = refused(folder.serve(&["--allowed-origin", "app.example.com"]));
         assert!(said.contains("\"app.example.com\" is no origin"), "{said}");
 
+        let said = refused(folder.serve(&["--trusted-proxy", "10.0.0.5/8"]));
+        assert!(said.contains("security.trustedProxies: 10.0.0.5/8 has bits beyond its prefix"), "{said}");
+
         folder.write("weather.yaml", "server: {name: a}\nsource: {http: {port: 1}}");
         let said = refused(folder.serve(&[]));
         assert!(said.contains("source.http: missing field `path`"), "{said}");
@@ -187,9 +192,10 @@ source: {tools: [{name: here, http: {url: 'http://127.0.0.1:9/'}}]}
     fn a_public_address_serves_the_names_that_are_listed() {
         let folder = Folder::new(&format!("{CONFIG}security: {{anonymous: true, origins: [\"*\"]}}"));
         let (mut running, address) =
-            listening(folder.serve(&["--host", "0.0.0.0", "--allowed-host", "mcp.internal:*"]));
+            listening(folder.serve(&["--host", "0.0.0.0", "--allowed-host", "mcp.internal:*", "--trusted-proxy=::/0"]));
         assert_eq!(running.line("this server is open: ")["level"], "WARN");
         assert_eq!(running.line("this server is open to pages")["level"], "WARN");
+        assert_eq!(running.line("everybody is a trusted proxy")["level"], "WARN");
         let address = address.replace("0.0.0.0", "127.0.0.1");
         let call = |host: &str| {
             let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nOrigin: null\r\nConnection: close\r\n\r\n");

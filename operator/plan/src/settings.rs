@@ -16,6 +16,9 @@ pub struct Settings {
     pub upgrade: Upgrade,
     /// Servers with an Ingress and no hosts get `<name>.<namespace>.<base domain>`.
     pub base_domain: Option<String>,
+    /// Whose forwarded headers the front doors of servers believe that do not say so themselves. Each is a
+    /// [`mooring_contract::Network`].
+    pub trusted_proxies: Vec<String>,
     /// DNS domain of the cluster, for the Service's long name.
     pub cluster_domain: String,
     /// Whether the cluster assigns user ids by namespace (OpenShift), so that a pod must not name one.
@@ -40,6 +43,7 @@ impl Default for Settings {
             front_door_pull_secrets: Vec::new(),
             upgrade: Upgrade::Auto,
             base_domain: None,
+            trusted_proxies: Vec::new(),
             cluster_domain: "cluster.local".to_owned(),
             cluster_assigns_users: false,
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use mooring_api::spec::{HttpSource, Pod, ResourceRequirements, Tool, ToolHttp};
 use mooring_api::{McpServer, McpServerSpec, Reason};
+use mooring_contract::Network;
 use mooring_contract::param_header::param_headers;
 use serde_json::{Map, Value};
 
@@ -37,7 +38,13 @@ pub(crate) fn validate(server: &McpServer) -> Result<(), Rejection> {
         _ => return Err(invalid("spec", "set exactly one source: tools or http")),
     }
     validate_autoscaling(spec)?;
+    validate_trusted_proxies(spec)?;
     restricted::check(spec)
+}
+
+fn validate_trusted_proxies(spec: &McpServerSpec) -> Result<(), Rejection> {
+    let wrong = spec.trusted_proxies.iter().flatten().find_map(|proxy| proxy.parse::<Network>().err());
+    wrong.map_or(Ok(()), |error| Err(invalid("trustedProxies", error.to_string())))
 }
 
 /// Kubernetes measures the use of CPU against what is requested, and not at all where one container requests none.

@@ -82,6 +82,10 @@ pub struct Security {
     /// Names of the Secrets mounted below `mount::KEY_SECRETS_DIR`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub key_secrets: Vec<String>,
+    /// Addresses and networks of the proxies whose forwarded headers are believed; each is a [`crate::Network`]. Empty, it
+    /// is not written, so that front doors read the file that do not know it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trusted_proxies: Vec<String>,
 }
 
 /// Cross-origin resource sharing (the Fetch standard, CORS protocol).
@@ -528,6 +532,17 @@ mod tests {
         };
         assert_eq!(with(Transport::Sse)["transport"], "sse");
         assert_eq!(with(Transport::StreamableHttp).get("transport"), None);
+    }
+
+    #[test]
+    fn trusted_proxies_are_written_where_there_are_any() {
+        let with = |proxies: &[&str]| {
+            let trusted_proxies = proxies.iter().map(|proxy| (*proxy).to_owned()).collect();
+            let security = Security { trusted_proxies, ..config().security };
+            serde_json::to_value(Config { security, ..config() }).unwrap()["security"].clone()
+        };
+        assert_eq!(with(&[]).get("trustedProxies"), None);
+        assert_eq!(with(&["10.0.0.0/8"])["trustedProxies"], serde_json::json!(["10.0.0.0/8"]));
     }
 
     #[test]

@@ -333,7 +333,8 @@ fn until_stopped(door: &Door, response: Response<Body>) -> Response<Body> {
     response.map(|body| stream::under(terms, body))
 }
 
-/// The head for the other pod: the client's, with the authority that it named and what was seen of it.
+/// The head for the other pod: the client's, with the authority that it named and what was seen of it. What it says of a
+/// proxy goes along: that pod knows by its own rules whether to believe it of this peer.
 fn request(parts: &mut Parts, seen: &Seen) -> Result<Request<()>, Refusal> {
     let authority = Authority::try_from(seen.host.as_bytes()).map_err(|_| Refusal::HostMalformed)?;
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
@@ -396,7 +397,8 @@ mod tests {
             asked.headers_mut().insert(name, HeaderValue::from_static("a"));
         }
         let request_id = HeaderValue::from_static("a");
-        let seen = Seen { peer: [10, 0, 0, 9].into(), host: HeaderValue::from_static("mcp.example.com"), request_id };
+        let (peer, host) = ([10, 0, 0, 9].into(), HeaderValue::from_static("mcp.example.com"));
+        let seen = Seen { peer, proxied: false, host, request_id };
         let head = request(&mut asked.into_parts().0, &seen).unwrap();
         assert_eq!(names.map(|name| head.headers()[name].is_sensitive()), [true, true, true, false]);
     }

@@ -21,7 +21,8 @@ use crate::metrics::Listener;
 use crate::pipeline::{self, Arrival};
 use crate::wire::limits::WireLimits;
 
-/// The address of the client, as the pod saw it that the client reached. It counts on this listener alone.
+/// The address of the client, or of the proxy that it came by, as the pod saw it that it reached. It counts on this listener
+/// alone.
 pub const CLIENT: HeaderName = HeaderName::from_static("mooring-client");
 
 /// Longest time for a proof.

@@ -112,6 +112,7 @@ impl Front {
             older: false,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            trusted_proxies: Vec::new(),
         };
         Reloader::new(Arc::clone(&self.door), sources, surroundings, environment)
     }

@@ -65,6 +65,45 @@ async fn bytes_and_headers_pass() {
 }
 
 #[tokio::test]
+async fn a_trusted_proxy_is_believed_and_nobody_else() {
+    let backend = Backend::start(|_| async { json(StatusCode::OK, "{}".into()) }).await;
+    let way = ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"];
+    let seen_here = ["127.0.0.1", "http", "mcp.example.com"];
+    let seen_by_proxy = ["198.51.100.1, 203.0.113.7, 127.0.0.1", "https", "public.example.com"];
+    let front = Front::new(&http_config(backend.port));
+    let address = front.listen().await;
+    for (proxies, expected) in [
+        (vec![], seen_here),
+        (vec!["127.0.0.0/8", "fd00::/8"], seen_by_proxy),
+        (vec!["127.0.0.1"], seen_by_proxy),
+        (vec!["::1", "10.0.0.0/8"], seen_here),
+        (vec!["0.0.0.0/0"], seen_by_proxy),
+        // What does not compile changes nothing.
+        (vec!["127.0.0.1/8"], seen_by_proxy),
+    ] {
+        let mut config = http_config(backend.port);
+        config["security"]["trustedProxies"] = proxies.clone().into();
+        front.config.swap(&[("config.json", &config.to_string())]);
+        front.reloader().reload();
+        let request = format!(
+            "POST /weather/mcp HTTP/1.1\r\nHost: mcp.example.com\r\nx-api-key: {}\r\nContent-Type: application/json\r\n\
+             X-Forwarded-For: 198.51.100.1\r\nX-Forwarded-For: 203.0.113.7\r\nX-Forwarded-Proto: https\r\n\
+             X-Forwarded-Host: public.example.com\r\nX-Forwarded-Port: 443\r\nForwarded: for=203.0.113.7\r\n\
+             X-Real-IP: 203.0.113.7\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{CALL}",
+            front.key.expose(),
+            CALL.len()
+        );
+        let answer = front.raw(address, request.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let seen = backend.last();
+        assert_eq!(way.map(|name| seen.headers()[name].to_str().unwrap()), expected, "{proxies:?}");
+        for gone in ["x-forwarded-port", "forwarded", "x-real-ip"] {
+            assert!(!seen.headers().contains_key(gone), "{gone}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn every_method_and_every_spelling_of_the_endpoint_reaches_one_path() {
     let backend = Backend::start(|_| async { json(StatusCode::OK, "{}".into()) }).await;
     let front = Front::new(&http_config(backend.port));

@@ -222,6 +222,8 @@ fn it_refuses_values_that_cannot_be_meant() -> Result<()> {
         ("scope=Namespaced", "/namespaces"),
         ("namespaces={a}", "/namespaces"),
         ("baseDomain=.example.com", "/baseDomain"),
+        ("trustedProxies={ingress}", "/trustedProxies/0"),
+        ("trustedProxies={10.0.0.5:80}", "/trustedProxies/0"),
         ("upgrade.policy=auto", "/upgrade/policy"),
         ("upgrade.parallelism=0", "/upgrade/parallelism"),
         ("concurrency=none", "/concurrency"),

@@ -31,7 +31,7 @@ fn same() -> Vec<Case> {
         ),
         case(
             "defaults written out",
-            json!({"path": "/", "networkPolicy": {"enabled": true}, "auth": {"anonymous": false}, "limits": {"bodyBytes": 4_194_304, "callTimeout": "600s", "requests": 1024, "idleTimeout": "2m"}, "http": {"path": "/mcp", "transport": "streamableHttp"}, "cors": {"credentials": false, "maxAge": "600s"}, "sessions": {"mode": "Sticky", "idleTimeout": "30m", "maxAge": "24h", "maxPerPod": 1000, "drain": "300s"}, "rollout": {"strategy": "RollingUpdate", "maxSurge": 1}}),
+            json!({"path": "/", "trustedProxies": [], "networkPolicy": {"enabled": true}, "auth": {"anonymous": false}, "limits": {"bodyBytes": 4_194_304, "callTimeout": "600s", "requests": 1024, "idleTimeout": "2m"}, "http": {"path": "/mcp", "transport": "streamableHttp"}, "cors": {"credentials": false, "maxAge": "600s"}, "sessions": {"mode": "Sticky", "idleTimeout": "30m", "maxAge": "24h", "maxPerPod": 1000, "drain": "300s"}, "rollout": {"strategy": "RollingUpdate", "maxSurge": 1}}),
             Seen::Config("/limits/bodyBytes", json!(4_194_304)),
             Stay,
         ),

@@ -140,6 +140,20 @@ pub struct McpServerSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cors: Option<Cors>,
 
+    /// Proxies in front, such as the ingress controller's pods, by address or network (CIDR): what they say of the client in
+    /// `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host` reaches the server, the first with their own address
+    /// added. From anybody else these headers are replaced by what the front door saw. Whoever can send requests from such
+    /// an address can claim to be any client. An empty list trusts nobody. Default: what the operator was started with as
+    /// `--trusted-proxy`, nobody without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 43)))]
+    #[x_kube(
+        merge_strategy = ListMerge::Set,
+        validation = Rule::new("self.all(p, p.matches('^((25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])[.]){3}(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])(/(3[0-2]|[12]?[0-9]))?$') || p.matches('^[0-9a-f]*:[0-9a-f:]*:[0-9a-f]*(/(12[0-8]|1[01][0-9]|[1-9]?[0-9]))?$'))")
+            .message("trustedProxies are IP addresses, or networks such as 10.244.0.0/16 and fd00::/8, in lower case")
+    )]
+    pub trusted_proxies: Option<Vec<String>>,
+
     /// Asks for an Ingress. Default: none; the Service is then the way in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingress: Option<Ingress>,

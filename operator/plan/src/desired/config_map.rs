@@ -47,6 +47,7 @@ fn security(server: &McpServer, settings: &Settings) -> config::Security {
         cors: cors(server.spec.cors.clone().unwrap_or_default()),
         anonymous: server.spec.auth.as_ref().and_then(|auth| auth.anonymous).unwrap_or(false),
         key_secrets: references::key_secrets(server).into_iter().collect(),
+        trusted_proxies: sorted(server.spec.trusted_proxies.as_ref().unwrap_or(&settings.trusted_proxies)),
     }
 }
 

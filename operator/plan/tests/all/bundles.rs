@@ -1,5 +1,6 @@
 //! What is applied for each fixture, whole. A change here restarts pods or rewrites objects in every cluster.
 
+use mooring_plan::Settings;
 use mooring_plan::outcome::{Desired, Plan};
 use mooring_plan::plan::plan;
 use serde_json::{Value, json};
@@ -47,6 +48,26 @@ fn every_fixture_has_its_bundle() {
         insta::with_settings!({ snapshot_path => folder_path("fixtures"), prepend_module_to_snapshot => false }, {
             insta::assert_yaml_snapshot!(name, document(&plan));
         });
+    }
+}
+
+#[test]
+fn the_specs_own_trusted_proxies_replace_those_of_the_installation() {
+    let own = |proxies: &[&str]| Some(proxies.iter().map(|proxy| (*proxy).to_owned()).collect());
+    for (installation, spec, expected) in [
+        (&[][..], None, json!(null)),
+        (&["10.244.0.0/16", "10.0.0.5"], None, json!(["10.0.0.5", "10.244.0.0/16"])),
+        (&["10.244.0.0/16"], own(&["fd00::/8"]), json!(["fd00::/8"])),
+        (&["10.244.0.0/16"], own(&[]), json!(null)),
+    ] {
+        let mut server = crate::world::fixture("http-minimal");
+        server.spec.trusted_proxies = spec;
+        let trusted_proxies = installation.iter().map(|proxy| (*proxy).to_owned()).collect();
+        let settings = Settings { trusted_proxies, ..settings("") };
+        let plan = plan(&server, &world(&server), &settings, now()).unwrap();
+        let config = &plan.desired.config_map.data.unwrap()["config.json"];
+        let config: Value = serde_json::from_str(config).unwrap();
+        assert_eq!(config["security"]["trustedProxies"], expected, "{installation:?}");
     }
 }
 

@@ -130,6 +130,7 @@ fn server() -> impl Strategy<Value = McpServer> {
         text(&["mcp:*", "10.0.0.5:80"]),
         text(&["https://b.example.com", "https://a.example.com"]),
         maybe(vec![json!("/"), json!("/a/b")]),
+        maybe(vec![json!([]), json!(["fd00::/8", "10.0.0.5", "10.0.0.0/8"])]),
         maybe(vec![
             json!({}),
             json!({"origins": ["https://c.example.com", "*"], "headers": ["x-b", "x-a"], "maxAge": "1h"}),
@@ -148,7 +149,7 @@ fn server() -> impl Strategy<Value = McpServer> {
         maybe(vec![json!({"maxReplicas": 1}), json!({"minReplicas": 2, "maxReplicas": 3})]),
     );
     (names, source, pod_settings(), optional).prop_map(|(names, source, pod, optional)| {
-        let (name, hosts, allowed_hosts, origins, path, cors) = names;
+        let (name, hosts, allowed_hosts, origins, path, trusted_proxies, cors) = names;
         let (auth, ingress, network_policy, replicas, limits, front_door, rollout, sessions, autoscaling) = optional;
         // Autoscaling takes the place of replicas, and wants every container's request of CPU.
         let requests_cpu = |of: &Value| of.pointer("/resources/requests/cpu").is_some();
@@ -159,6 +160,7 @@ fn server() -> impl Strategy<Value = McpServer> {
             "hosts": hosts, "allowedHosts": allowed_hosts, "origins": origins, "path": path, "pod": pod, "cors": cors,
             "auth": auth, "ingress": ingress, "networkPolicy": network_policy, "replicas": replicas,
             "limits": limits, "frontDoor": front_door, "rollout": rollout, "sessions": sessions,
+            "trustedProxies": trusted_proxies,
             "autoscaling": autoscaling, (source.0): source.1,
         });
         removed_nulls(&mut spec);
@@ -338,6 +340,7 @@ proptest! {
         reversed(&mut spec.hosts);
         reversed(&mut spec.allowed_hosts);
         reversed(&mut spec.origins);
+        spec.trusted_proxies.iter_mut().for_each(|proxies| reversed(proxies));
         if let Some(cors) = &mut spec.cors {
             reversed(&mut cors.origins);
             reversed(&mut cors.headers);
@@ -367,6 +370,7 @@ proptest! {
         let defaults = [
             ("path", json!("/")),
             ("hosts", json!([])),
+            ("trustedProxies", json!([])),
             ("auth", json!({"anonymous": false})),
             ("limits", json!({
                 "bodyBytes": 4_194_304, "callTimeout": "10m", "connections": 4096, "requests": 1024,

@@ -192,6 +192,37 @@ async fn only_another_pod_says_who_the_client_is() {
 }
 
 #[tokio::test]
+async fn what_a_trusted_proxy_says_goes_along_to_the_pod_of_the_session() {
+    let backends = three().await;
+    let here = ["10.0.0.9", "http", "mcp.example.com"];
+    let by_proxy = ["203.0.113.7, 10.0.0.9", "https", "public.example.com"];
+    // The pods among themselves are clients like any other: the peer that counts is the one of the pod that was reached.
+    for (proxies, expected) in [("10.0.0.9", by_proxy), ("10.0.0.0/24", by_proxy), ("127.0.0.0/8", here)] {
+        let fleet = Fleet::of(&backends.each_ref(), |config| {
+            config["security"]["trustedProxies"] = vec![proxies].into();
+        })
+        .await;
+        let token = fleet.initialize(0).await;
+        for method in ["POST", "DELETE"] {
+            let mut request = request(&fleet.pods[1], method, Some(&token));
+            for (name, value) in [
+                ("x-forwarded-for", "203.0.113.7"),
+                ("x-forwarded-proto", "https"),
+                ("x-forwarded-host", "public.example.com"),
+                ("connection", "x-forwarded-for, x-forwarded-host"),
+            ] {
+                request.headers_mut().insert(name, HeaderValue::from_static(value));
+            }
+            let calls = backends[0].calls();
+            assert_eq!(text(fleet.pods[1].ask(request).await).await.0, 200);
+            assert_eq!(backends[0].calls(), calls + 1);
+            let (seen, way) = (backends[0].last(), ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"]);
+            assert_eq!(way.map(|name| seen.headers()[name].to_str().unwrap()), expected, "{proxies} {method}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_pod_that_is_gone_costs_one_attempt_and_is_told_of() {
     let backends = three().await;
     let mut fleet = Fleet::of(&backends.each_ref(), |_| {}).await;

@@ -65,6 +65,12 @@ pub(super) fn cases() -> Vec<Case> {
             Seen::Config("/security/cors/maxAgeSeconds", json!(300)),
             Stay,
         ),
+        case(
+            "trustedProxies",
+            json!({"trustedProxies": ["10.244.0.0/16", "fd00::5"]}),
+            Seen::Config("/security/trustedProxies", json!(["10.244.0.0/16", "fd00::5"])),
+            Stay,
+        ),
         case("auth.keys", json!({"auth": {"keys": [{"name": "laptop"}]}}), Seen::Gone("Secret/@.key.ci"), Stay),
         case(
             "auth.keySecrets",
