@@ -1,5 +1,5 @@
-//! Sessions of servers that nobody here wrote, in three pods behind two replicas of proxies that know nothing of sessions:
-//! every request goes by the next replica to the next pod, on a connection of its own.
+//! Sessions of servers that nobody here wrote, in three pods: every request goes to the next pod, on a connection of its own,
+//! straight or by the next of two replicas of a proxy that knows nothing of sessions.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -19,7 +19,7 @@ use mooring_tests::wait::until;
 use serde_json::{Value, json};
 
 const PODS: u8 = 3;
-/// Sessions of the least that speaks MCP, of each server through each proxy: 500 in all. How many of them at once.
+/// Sessions of the least that speaks MCP, of each server straight and through each proxy. How many of them at once.
 const SESSIONS: usize = 84;
 const AT_ONCE: usize = 20;
 /// Sessions over the transport of 2024-11-05 beside them.
@@ -44,6 +44,19 @@ impl Fleet {
 
     fn addresses(&self) -> Vec<SocketAddr> {
         self.pods.iter().map(|(_, door)| door.address()).collect()
+    }
+
+    /// Sessions by these ways: all are right, and the pods passed on as many requests as they must have.
+    async fn serves(&self, ways: &Ways, tool: &Tool) -> Result<String> {
+        let (start, before) = (Instant::now(), self.sum("mooring_server_forwards_total").await?);
+        all_right(SESSIONS, AT_ONCE, || ways.whole(tool)).await?;
+        let passed_on = self.sum("mooring_server_forwards_total").await? - before;
+        were_passed_on(passed_on, SESSIONS)?;
+        all_right(OLDER, AT_ONCE, || ways.older(tool)).await.context("over HTTP+SSE")?;
+        Ok(format!(
+            "{SESSIONS} + {OLDER} sessions right, {passed_on} requests of the former passed on, {:?}",
+            start.elapsed()
+        ))
     }
 
     async fn sum(&self, metric: &str) -> Result<f64> {
@@ -180,30 +193,25 @@ fn envoy(listen: SocketAddr, pods: &[SocketAddr]) -> Value {
     }})
 }
 
-/// Two replicas of a proxy, to which requests go in turn.
-async fn twice(proxy: Proxy, pods: &[SocketAddr]) -> Result<([Before; 2], Ways)> {
-    let (one, other) = tokio::try_join!(proxy.start(pods), proxy.start(pods))?;
-    let host = one.address.to_string();
-    let (address, key) = (one.address, Some(KEY.into()));
-    let ways = [one.address, other.address];
-    let ways = Ways::new(&Target { address, host, path: "/mcp".into(), key, headers: Vec::new() }, &ways);
-    Ok(([one, other], ways))
+/// The endpoint, at each of these addresses in turn.
+fn by(addresses: &[SocketAddr]) -> Ways {
+    let address = addresses[0];
+    let (host, key) = (address.to_string(), Some(KEY.into()));
+    Ways::new(&Target { address, host, path: "/mcp".into(), key, headers: Vec::new() }, addresses)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_session_stays_on_its_pod_behind_any_proxy() -> Result<()> {
+async fn every_session_stays_on_its_pod_behind_any_proxy_and_none() -> Result<()> {
     for (server, tool) in [(Server::Everything, Tool::echo()), (Server::FastMcp, Tool::add())] {
         let fleet = Fleet::start(server).await?;
+        let pods = fleet.addresses();
+        let right = fleet.serves(&by(&pods), &tool).await.context("straight")?;
+        println!("straight to {server:?}: {right}");
         for proxy in [Proxy::Nginx, Proxy::Haproxy, Proxy::Envoy] {
-            let (before, ways) = twice(proxy, &fleet.addresses()).await?;
-            let passed_on = fleet.sum("mooring_server_forwards_total").await?;
-            let start = Instant::now();
-            let log = || format!("{}{}", before[0].process.log_text(), before[1].process.log_text());
-            all_right(SESSIONS, AT_ONCE, || ways.whole(&tool)).await.with_context(log)?;
-            let passed_on = fleet.sum("mooring_server_forwards_total").await? - passed_on;
-            were_passed_on(passed_on, SESSIONS).with_context(|| format!("{proxy:?}"))?;
-            all_right(OLDER, AT_ONCE, || ways.older(&tool)).await.context("over HTTP+SSE").with_context(log)?;
-            println!("two of {proxy:?} before {server:?}: {SESSIONS} + {OLDER} sessions right, {:?}", start.elapsed());
+            let (one, other) = tokio::try_join!(proxy.start(&pods), proxy.start(&pods))?;
+            let log = || format!("{proxy:?}: {}{}", one.process.log_text(), other.process.log_text());
+            let right = fleet.serves(&by(&[one.address, other.address]), &tool).await.with_context(log)?;
+            println!("two of {proxy:?} before {server:?}: {right}");
             let clients = [
                 (Client::Python, Transport::StreamableHttp, "/mcp"),
                 (Client::Python, Transport::Sse, "/sse"),
@@ -211,7 +219,7 @@ async fn every_session_stays_on_its_pod_behind_any_proxy() -> Result<()> {
                 (Client::TypeScript, Transport::StreamableHttp, "/mcp"),
             ];
             for (client, transport, path) in clients {
-                let url = format!("http://{}{path}", before[0].address);
+                let url = format!("http://{}{path}", one.address);
                 let session = Session::new(url).key(KEY).legacy().over(transport);
                 let report = client.run(&session.call(tool.name, tool.arguments.clone())).await;
                 let report = report.with_context(|| format!("{client:?} over {transport:?} behind {proxy:?}"))?;
