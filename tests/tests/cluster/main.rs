@@ -64,6 +64,7 @@ const SCENARIOS: &[Scenario] = scenarios! {
     Together Any refusals::what_is_refused_never_reaches_the_backend;
     Together Any pods::a_pod_is_restricted_and_without_rights;
     Together Any pods::another_pod_reaches_nothing_without_a_key;
+    Together Any pods::the_budget_spares_pods_that_serve_and_no_others;
     Together Own("its image is made for the harness's cluster only") conformance::pods_behind_traefik_score_full_marks;
     Together Own("its image is made for the harness's cluster only") conformance::an_open_pod_scores_full_marks;
     Together Any failures::an_image_that_does_not_exist;

@@ -1,16 +1,23 @@
-//! The pods: what they may, and who reaches them.
+//! The pods: what they may, who reaches them, and which of them may be evicted.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use futures::future::try_join_all;
 use http::StatusCode;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::EvictParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config, ResourceExt as _};
 use mooring_contract::{mount, port};
 use mooring_tests::mcp::Target;
+use mooring_tests::product;
 use mooring_tests::wait::until;
 use serde_json::json;
 
 use crate::room::Room;
 use crate::specs::{self, KEY};
+use crate::world::PODS;
 
 /// What a server's account may do, as the API server lists it.
 async fn rights(room: &Room, account: &str, namespace: &str) -> Result<String> {
@@ -118,5 +125,54 @@ pub(crate) async fn another_pod_reaches_nothing_without_a_key(room: Room) -> Res
     assert_eq!(metrics.status, StatusCode::OK);
     let names = [room.name.as_str(), "weather", KEY, "record\""];
     assert!(names.iter().all(|name| !metrics.text().contains(name)), "{}", metrics.text());
+    Ok(())
+}
+
+/// What the API server answers to who would evict a pod, as the drain of a node does.
+async fn evict(pods: &Api<Pod>, pod: &Pod) -> Result<u16> {
+    match pods.evict(&pod.name_any(), &EvictParams::default()).await {
+        Ok(_) => Ok(201),
+        Err(kube::Error::Api(refused)) => Ok(refused.code),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Waits until the budget of a server of two pods has counted so many that serve, and allows so many to go.
+async fn counted(room: &Room, server: &str, healthy: u8, allowed: u8) -> Result<Vec<Pod>> {
+    let expected = format!("2 {healthy} 1 {allowed}");
+    let numbers = ["expectedPods", "currentHealthy", "desiredHealthy", "disruptionsAllowed"];
+    let numbers = format!("jsonpath={}", numbers.map(|number| format!("{{.status.{number}}}")).join(" "));
+    until(&format!("the budget of {server} to count {expected}"), PODS, || async {
+        let now = room.kubectl(["get", "poddisruptionbudget", server, "-o", &numbers]).await?;
+        ensure!(now == expected, "{now}");
+        // One that does not run yet may go anyway.
+        let pods = room.pods(server).await?;
+        let phases: Vec<_> = pods.iter().filter_map(|pod| pod.status.as_ref()?.phase.as_deref()).collect();
+        ensure!(phases == ["Running", "Running"], "{phases:?}");
+        Ok(pods)
+    })
+    .await
+}
+
+pub(crate) async fn the_budget_spares_pods_that_serve_and_no_others(room: Room) -> Result<()> {
+    let mut serving = specs::tools(&room, "serving");
+    serving["replicas"] = 2.into();
+    // It runs, but it is no MCP server: its pods never serve.
+    let http = json!({"image": room.image(product::WEATHER_API), "port": 8000});
+    let broken = json!({"http": http, "replicas": 2, "auth": {"keys": [{"name": KEY}]}});
+    tokio::try_join!(room.serve("serving", &serving), room.serve("broken", &broken))?;
+
+    // A client that takes the first answer: others ask again and again when they are refused so.
+    let file = Kubeconfig::read_from(room.world.cluster.kubeconfig())?;
+    let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+    config.default_retry = false;
+    let api: Api<Pod> = Api::namespaced(Client::try_from(config)?, &room.name);
+    for (server, healthy, allowed, answers) in [("serving", 2, 1, [201, 429]), ("broken", 0, 0, [201, 201])] {
+        let pods = counted(&room, server, healthy, allowed).await?;
+        // Both at once, because a newer pod serves a second after the first one is told to stop.
+        let mut said = try_join_all(pods.iter().map(|pod| evict(&api, pod))).await?;
+        said.sort_unstable();
+        ensure!(said == answers, "{server}: {said:?}");
+    }
     Ok(())
 }
