@@ -73,6 +73,7 @@ const SCENARIOS: &[Scenario] = scenarios! {
     Together Any failures::a_command_that_is_not_in_the_image;
     Together Any failures::a_quota_that_is_used_up;
     Together Any failures::a_node_that_nobody_has;
+    Together Own("it kills processes of pods") sessions::a_killed_process_ends_only_its_own;
     Together Any stuck::a_quota_without_room_for_a_rollout;
     Together Own("it has one node") stuck::a_node_without_room_for_a_rollout;
     Together Any changes::a_rollout_of_declared_tools_loses_no_call;
@@ -85,7 +86,6 @@ const SCENARIOS: &[Scenario] = scenarios! {
     Together Own("it hands the address of a pod to another") peers::a_pod_that_has_the_address_of_another;
     Together Any sessions::what_clients_say_of_sessions_is_checked;
     Together Any sessions::each_is_right_to_its_end;
-    Together Own("it kills processes of pods") sessions::a_killed_process_ends_only_its_own;
     Together Own("it stops processes of pods") sessions::a_pod_that_stands_still_is_waited_for;
     Alone Any sizes::a_new_server_answers_within_seconds;
     Alone Own("it reads the memory of a process on the node") sizes::images_and_memory_stay_small;

@@ -10,8 +10,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use futures::future::try_join_all;
 use http::StatusCode;
 use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
-use mooring_contract::port;
+use kube::ResourceExt;
 use mooring_plan::names;
 use mooring_tests::mcp::Target;
 use mooring_tests::sessions::Ways;
@@ -20,28 +19,26 @@ use serde_json::{Value, json};
 
 use crate::calls::Calls;
 use crate::room::{Room, is_ready};
-use crate::sessions::long_call;
+use crate::sessions::{SESSIONS, begin_long_call, spread};
 use crate::specs::{self, KEY};
 use crate::world::{PODS, World, seconds, text};
 
 /// The node that goes. The other one holds the ingress controller, too.
 const DRAINED: &str = "node-2";
 const REPLICAS: u8 = 4;
-/// Clients at the same time, each with one session after the other.
-const CLIENTS: usize = 40;
 /// Slow calls of such a session, 3 s each: together shorter than `DRAIN`.
 const SLOW_CALLS: usize = 3;
 /// `sessions.drain`.
 const DRAIN: Duration = Duration::from_secs(20);
-/// How many seconds the one long call takes: more than a pod would stay without it.
-const LONG: usize = 45;
+/// How many seconds a call takes that is in flight in each pod: more than a pod would stay without it.
+const LONG: usize = 60;
 
 /// server-everything, which is told to heed SIGTERM: else a pod would stay for all of its grace period.
 fn everything(room: &Room, name: &str) -> Value {
     let heed = "--import=data:text/javascript,process.on('SIGTERM',()=>process.exit())";
     let mut spec = specs::everything(room, name, REPLICAS);
     spec["http"]["env"] = json!([{"name": "NODE_OPTIONS", "value": heed}]);
-    spec["limits"] = json!({"callTimeout": "1m"});
+    spec["limits"] = json!({"callTimeout": "2m"});
     spec["sessions"] = json!({"drain": format!("{}s", DRAIN.as_secs())});
     spec
 }
@@ -51,7 +48,7 @@ fn node(pod: &Pod) -> &str {
 }
 
 /// How many pods of a server each node has.
-async fn spread(room: &Room, server: &str) -> Result<BTreeMap<String, u8>> {
+async fn per_node(room: &Room, server: &str) -> Result<BTreeMap<String, u8>> {
     let mut count = BTreeMap::new();
     for pod in room.pods(server).await? {
         *count.entry(node(&pod).to_owned()).or_default() += 1;
@@ -143,18 +140,16 @@ async fn drain(room: &Room) -> Result<String> {
     room.serve("sticky", &everything(room, "sticky")).await?;
     let target = room.entrance("sticky", KEY).await?;
     let nodes = until("pods on both nodes", PODS, || async {
-        let nodes = spread(room, "sticky").await?;
+        let nodes = per_node(room, "sticky").await?;
         ensure!(nodes.len() == 2 && nodes.values().sum::<u8>() == REPLICAS, "{nodes:?}");
         Ok(nodes)
     })
     .await?;
-    let (mut before, mut there) = (Vec::new(), Vec::new());
-    for pod in room.pods("sticky").await?.iter().filter(|pod| node(pod) == DRAINED) {
-        let at_the_pod = Target { address: room.pod_port(pod, port::PUBLIC).await?, ..target.clone() };
-        let session = at_the_pod.begin_session().await?;
-        there.push(Target { address: target.address, ..session });
-        before.push(pod.name_any());
-    }
+    let pods = room.pods("sticky").await?;
+    let ways = Ways::new(&target, &[target.address]);
+    let each = spread(&room.at_each_pod(&target, "sticky").await?, &ways, pods.len()).await?;
+    let there = |pod: &Pod| node(pod) == DRAINED;
+    let before: Vec<_> = pods.iter().filter(|pod| there(pod)).map(ResourceExt::name_any).collect();
 
     let calls = Arc::<AtomicUsize>::default();
     let client = |_| {
@@ -164,15 +159,16 @@ async fn drain(room: &Room) -> Result<String> {
             async move { session(&target, &calls).await }
         }
     };
-    let clients = Calls::each(Duration::ZERO, (0..CLIENTS).map(client));
+    // Each with one session after the other.
+    let clients = Calls::each(Duration::ZERO, (0..SESSIONS).map(client));
     until("calls in flight", PODS, || async {
-        ensure!(calls.load(Ordering::Relaxed) >= 2 * CLIENTS, "{calls:?} were answered");
+        ensure!(calls.load(Ordering::Relaxed) >= 2 * SESSIONS, "{calls:?} were answered");
         Ok(())
     })
     .await?;
-    let first = there.first().context("no pod on the node")?;
-    let long = tokio::spawn(long_call(Ways::new(first, &[first.address]), LONG));
-    let heard: Vec<_> = there.into_iter().map(|session| tokio::spawn(last_heard(session))).collect();
+    let long: Vec<_> = each.iter().map(|session| begin_long_call(session, LONG)).collect();
+    let there = each.iter().zip(&pods).filter(|(_, pod)| there(pod)).map(|(session, _)| session.next());
+    let heard: Vec<_> = there.map(|session| tokio::spawn(last_heard(session))).collect();
 
     let start = Instant::now();
     let arguments = ["drain", DRAINED, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=180s"];
@@ -186,12 +182,14 @@ async fn drain(room: &Room) -> Result<String> {
     }
     let took = start.elapsed();
     seen.look(room, "sticky", &before).await?;
-    let now = spread(room, "sticky").await?;
+    let now = per_node(room, "sticky").await?;
     ensure!(now.len() == 1 && !now.contains_key(DRAINED), "{now:?}");
     ensure!(seen.missing <= 1, "{} of {REPLICAS} pods did not serve at the same time", seen.missing);
 
-    // Nothing was cut: neither the long call, nor the sessions, which went on where their pods went away.
-    long.await?.context("the long call")?;
+    // Nothing was cut: neither the long calls, nor the sessions, which went on where their pods went away.
+    for call in long {
+        call.await?.context("a long call")?;
+    }
     let (sessions, _) = clients.all_answered().await.context("the sessions of clients")?;
     for (heard, name) in try_join_all(heard).await?.into_iter().zip(&before) {
         let lived = heard? - *seen.leaving.get(name).with_context(|| format!("{name} never left"))?;
@@ -203,13 +201,13 @@ async fn drain(room: &Room) -> Result<String> {
     room.change("sticky", &json!({"replicas": REPLICAS + 1})).await?;
     until("a pod on the node", PODS, || async {
         let pods = room.pods("sticky").await?;
-        ensure!(pods.iter().any(|pod| node(pod) == DRAINED && is_ready(pod)), "{:?}", spread(room, "sticky").await?);
+        ensure!(pods.iter().any(|pod| node(pod) == DRAINED && is_ready(pod)), "{:?}", per_node(room, "sticky").await?);
         Ok(())
     })
     .await?;
     let nodes: Vec<_> = nodes.values().map(u8::to_string).collect();
     Ok(format!(
-        "{sessions} sessions of {CLIENTS} clients, {} calls and one of {LONG} s, {} pods, drain {}",
+        "{sessions} sessions, {SESSIONS} at once, {} calls and one of {LONG} s in each pod, {} pods, drain {}",
         calls.load(Ordering::Relaxed),
         nodes.join(" + "),
         seconds(took)

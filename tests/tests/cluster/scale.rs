@@ -1,9 +1,6 @@
 //! How many pods there are, decided by an autoscaler, by hand and by the spec, under calls and under sessions that live in
 //! the memory of one pod.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -14,13 +11,14 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt as _};
 use mooring_contract::port;
 use mooring_tests::mcp::Target;
+use mooring_tests::sessions::Ways;
 use mooring_tests::wait::until;
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
 
 use crate::calls::Calls;
 use crate::history::{self, History};
 use crate::room::{Room, is_ready};
+use crate::sessions::{NEWCOMERS, SESSIONS, begin_long_call, calls, newcomers, slow, spread};
 use crate::specs::{self, KEY};
 use crate::world::{PODS, seconds};
 
@@ -28,6 +26,8 @@ use crate::world::{PODS, seconds};
 const DRAIN: Duration = Duration::from_secs(60);
 /// How long a pod that is to stop serves as before.
 const LINGER: Duration = Duration::from_secs(10);
+/// How many seconds a call takes that goes on in a pod whose sessions are over.
+const LONG: usize = 100;
 
 /// server-everything in so many pods, which measure their use of CPU and give their sessions little time to go.
 fn everything(room: &Room, name: &str, replicas: u8) -> Value {
@@ -209,111 +209,63 @@ pub(crate) async fn the_number_of_pods_changes_hands_and_never_falls(room: Room)
     Ok(())
 }
 
-/// A session in which calls follow each other.
-struct Busy {
-    session: Target,
-    pod: String,
-    answered: Arc<AtomicUsize>,
-    stop: Arc<AtomicBool>,
-    calls: JoinHandle<Result<Duration>>,
-}
-
-impl Busy {
-    /// Begins the calls. They go where `way` leads.
-    fn begin(session: &Target, way: &Target, pod: &str) -> Self {
-        let session = Target { address: way.address, ..session.clone() };
-        let (answered, stop) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
-        let calls = {
-            let (session, pod) = (session.clone(), pod.to_owned());
-            let (answered, stop) = (Arc::clone(&answered), Arc::clone(&stop));
-            tokio::spawn(async move {
-                let mut slowest = Duration::ZERO;
-                while !stop.load(Ordering::Relaxed) {
-                    let begun = Instant::now();
-                    echo(&session).await.with_context(|| format!("a session of {pod}"))?;
-                    slowest = slowest.max(begun.elapsed());
-                    answered.fetch_add(1, Ordering::Relaxed);
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-                Ok(slowest)
-            })
-        };
-        Self { session, pod: pod.to_owned(), answered, stop, calls }
-    }
-
-    /// Waits until some more calls were answered.
-    async fn more(&self) -> Result<()> {
-        let wanted = self.answered.load(Ordering::Relaxed) + 5;
-        until("calls to be answered", PODS, || async {
-            let answered = self.answered.load(Ordering::Relaxed);
-            ensure!(answered >= wanted || self.calls.is_finished(), "{answered} of {wanted} were answered");
-            Ok(())
-        })
-        .await
-    }
-
-    /// Ends the calls: adds how many were answered to those of others, and which was the slowest.
-    async fn end(self, (calls, slowest): (usize, Duration)) -> Result<(usize, Duration)> {
-        self.stop.store(true, Ordering::Relaxed);
-        let longest = self.calls.await??;
-        Ok((calls + self.answered.load(Ordering::Relaxed), slowest.max(longest)))
-    }
-}
-
 pub(crate) async fn sessions_outlive_their_pods_and_find_fresh_ones(room: Room) -> Result<()> {
-    room.serve("breathing", &everything(&room, "breathing", 3)).await?;
-    let target = room.entrance("breathing", KEY).await?;
-    let pods = serving(&room, "breathing", 3).await?;
+    let mut spec = everything(&room, "breathing", 3);
+    spec["limits"]["callTimeout"] = "2m".into();
+    room.serve("breathing", &spec).await?;
+    let ways = room.entrances("breathing", KEY).await?;
+    let stays = serving(&room, "breathing", 3).await?.first().context("a pod")?.name_any();
+    // Kubernetes takes first what costs the least.
+    room.kubectl(["annotate", "pod", &stays, "controller.kubernetes.io/pod-deletion-cost=1"]).await?;
+    let at_each = room.at_each_pod(&ways.next(), "breathing").await?;
+    let (old, leaving) = at_each.split_first().context("no pods")?;
     let told = history::told(&room, "breathing").await?;
-    let (mut busy, mut long, mut at) = (Vec::new(), Vec::new(), BTreeMap::new());
-    for pod in &pods {
-        let name = pod.name_any();
-        let at_pod = Target { address: room.pod_port(pod, port::PUBLIC).await?, ..target.clone() };
-        for session in try_join_all((0..5).map(|_| at_pod.begin_session())).await? {
-            busy.push(Busy::begin(&session, &target, &name));
-        }
-        long.push(Target { address: target.address, ..at_pod.begin_session().await? });
-        at.insert(name, at_pod);
-    }
-    for busy in &busy {
-        busy.more().await?;
-    }
+    let of_staying = spread(std::slice::from_ref(old), &ways, SESSIONS / 3).await?;
+    let of_leaving = spread(leaving, &ways, SESSIONS - SESSIONS / 3).await?;
+    let (in_leaving, in_staying) = (calls(&of_leaving, &slow()), calls(&of_staying, &slow()));
+    let newcomers = newcomers(&ways);
+    newcomers.more(NEWCOMERS).await?;
 
     // Down to one: the sessions of the two others go on through it, also once these begin none any more.
+    let [first, last, rest @ ..] = &of_leaving[..] else { bail!("no sessions") };
+    let long = begin_long_call(last, LONG);
+    in_leaving.more(of_leaving.len()).await?;
     let start = Instant::now();
-    let arguments = json!({"duration": 12, "steps": 1});
-    let running = long.iter().map(|session| session.call("trigger-long-running-operation", arguments.clone()));
-    let (ran, stays) = tokio::join!(try_join_all(running), async {
-        room.kubectl(["scale", "mcpserver/breathing", "--replicas=1"]).await?;
-        let stays = serving(&room, "breathing", 1).await?.pop().context("one pod")?;
-        for (_, at_pod) in at.iter().filter(|(name, _)| **name != stays.name_any()) {
-            until("a leaving pod to begin no session any more", PODS, || begins_none(at_pod)).await?;
-        }
-        let before = room.metric(&stays, "mooring_server_sessions").await?;
-        try_join_all(begin(&target, 20).await?.iter().map(echo)).await.context("new sessions")?;
-        let begun = room.metric(&stays, "mooring_server_sessions").await? - before;
-        ensure!((begun - 20.0).abs() < 0.5, "{begun} of 20 new sessions began at the pod that stays");
-        for busy in &busy {
-            busy.more().await?;
-        }
-        anyhow::Ok(stays.name_any())
-    });
-    let stays = stays?;
-    ran.context("calls that ran when pods were to stop")?;
-    let old = at.remove(&stays).context("the pod that stays")?;
-    let (of_leaving, of_staying): (Vec<_>, Vec<_>) = busy.into_iter().partition(|busy| busy.pod != stays);
-    let mut tally = let_go(&room, &at, of_leaving, long, start).await?;
-
-    up_to_five(&room, &target, &old, &stays).await?;
-    for busy in of_staying {
-        busy.more().await?;
-        tally = busy.end(tally).await?;
+    room.kubectl(["scale", "mcpserver/breathing", "--replicas=1"]).await?;
+    let now = serving(&room, "breathing", 1).await?;
+    ensure!(now.iter().all(|pod| pod.name_any() == stays), "another pod stays");
+    for at_pod in leaving {
+        until("a leaving pod to begin no session any more", PODS, || begins_none(at_pod)).await?;
     }
-    assert_eq!(told.end().await?, [[true, true]], "available and ready at any time");
-    let (calls, slowest) = tally;
+    newcomers.more(2 * NEWCOMERS).await?;
+    in_leaving.more(of_leaving.len()).await?;
+    let (calls, slowest) = in_leaving.all_answered().await.context("in sessions of pods that leave")?;
+    try_join_all(rest.iter().chain([first]).map(Ways::end)).await?;
+    let (early, ended) = tokio::try_join!(
+        async {
+            gone(&leaving[0]).await?;
+            anyhow::Ok(start.elapsed())
+        },
+        async {
+            over_at_last(last).await?;
+            anyhow::Ok(start.elapsed())
+        },
+    )?;
+    ensure!(ended >= LINGER + DRAIN, "its session was over after {ended:?}, before linger and drain were");
+    ensure!(!long.is_finished(), "the long call ended with its session");
     room.world.figure(
-        "calls in sessions while pods came and went, none failed",
-        format!("{calls} calls, the slowest {}", seconds(slowest)),
+        "scaled from 3 to 1 under sessions: a front door without sessions gone, one with a session to its end",
+        format!("{}, {}", seconds(early), seconds(ended)),
+    );
+
+    up_to_five(&room, &ways.next(), old, &stays).await?;
+    long.await?.context("the long call")?;
+    let (more, slowest_of_staying) = in_staying.all_answered().await.context("in sessions of the pod that stays")?;
+    let (begun, _) = newcomers.all_answered().await.context("sessions that began meanwhile")?;
+    assert_eq!(told.end().await?, [[true, true]], "available and ready at any time");
+    room.world.figure(
+        format!("{SESSIONS} sessions and {NEWCOMERS} newcomers while pods came and went: calls, the slowest; sessions begun meanwhile; none failed"),
+        format!("{} of 3 s and one of {LONG} s, {}; {begun}", calls + more, seconds(slowest.max(slowest_of_staying))),
     );
     Ok(())
 }
@@ -332,53 +284,11 @@ async fn begins_none(at_pod: &Target) -> Result<()> {
     }
 }
 
-/// Ends the sessions of two pods that are to stop, but for one: one pod is let go, the other waits until the drain is over.
-async fn let_go(
-    room: &Room,
-    at: &BTreeMap<String, Target>,
-    busy: Vec<Busy>,
-    mut over: Vec<Target>,
-    start: Instant,
-) -> Result<(usize, Duration)> {
-    let first = busy.first().context("sessions of pods that leave")?.pod.clone();
-    let (mut tally, mut last) = ((0, Duration::ZERO), None);
-    for busy in busy {
-        let (session, pod) = (busy.session.clone(), busy.pod.clone());
-        tally = busy.end(tally).await?;
-        if pod != first && last.is_none() {
-            last = Some(session);
-        } else {
-            over.push(session);
-        }
-    }
-    for session in &over {
-        let end = session.send("DELETE", "").await?;
-        ensure!(end.status.is_success(), "DELETE: {} {}", end.status, end.text());
-    }
-    let last = last.context("a session of the other pod")?;
-    let (early, ended) = tokio::try_join!(
-        async {
-            gone(at.get(&first).context("its port")?).await?;
-            anyhow::Ok(start.elapsed())
-        },
-        async {
-            over_at_last(&last).await?;
-            anyhow::Ok(start.elapsed())
-        },
-    )?;
-    ensure!(ended >= LINGER + DRAIN, "its session was over after {ended:?}, before linger and drain were");
-    room.world.figure(
-        "scaled from 3 to 1 under sessions: a front door without sessions gone, one with a session to its end",
-        format!("{}, {}", seconds(early), seconds(ended)),
-    );
-    Ok(tally)
-}
-
 /// Waits until a session is over. Until then it is served.
-async fn over_at_last(session: &Target) -> Result<()> {
+async fn over_at_last(session: &Ways) -> Result<()> {
     let ping = json!({"jsonrpc": "2.0", "id": "still there", "method": "ping"}).to_string();
     loop {
-        let answer = session.send("POST", ping.clone()).await?;
+        let answer = session.next().send("POST", ping.clone()).await?;
         match answer.status {
             StatusCode::OK => tokio::time::sleep(Duration::from_millis(50)).await,
             StatusCode::NOT_FOUND => return Ok(()),

@@ -24,6 +24,7 @@ use mooring_tests::mcp::{Target, text_of};
 use mooring_tests::sessions::{Tool, Ways};
 use mooring_tests::wait::until;
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 use crate::calls::Calls;
 use crate::room::Room;
@@ -31,8 +32,10 @@ use crate::specs::{self, KEY};
 use crate::world::PODS;
 
 /// Sessions at the same time, under which something happens.
-const SESSIONS: usize = 50;
-/// Between two calls of one of them.
+pub(crate) const SESSIONS: usize = 50;
+/// Clients that do nothing but begin sessions, use them and end them.
+pub(crate) const NEWCOMERS: usize = 2;
+/// Between two calls of a session, and two sessions of a newcomer.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Applies a server of three pods, and waits until each of them is ready.
@@ -43,7 +46,7 @@ async fn serve(room: &Room, name: &str, spec: &Value) -> Result<()> {
 }
 
 /// Sessions that began at each of these pods in turn, and are reached by other ways.
-async fn spread(pods: &[Target], ways: &Ways, count: usize) -> Result<Vec<Ways>> {
+pub(crate) async fn spread(pods: &[Target], ways: &Ways, count: usize) -> Result<Vec<Ways>> {
     let begun = pods.iter().cycle().take(count).map(Target::begin_session);
     Ok(try_join_all(begun).await?.into_iter().map(|session| ways.of(session)).collect())
 }
@@ -59,7 +62,7 @@ struct Trio {
 impl Trio {
     async fn start(room: &Room, name: &str) -> Result<Self> {
         let mut spec = specs::everything(room, name, 3);
-        spec["limits"] = json!({"callTimeout": "1m"});
+        spec["limits"] = json!({"callTimeout": "2m"});
         serve(room, name, &spec).await?;
         let (target, pods) = (room.entrance(name, KEY).await?, room.pods(name).await?);
         let at_each = room.at_each_pod(&target, name).await?;
@@ -72,7 +75,7 @@ impl Trio {
 }
 
 /// Calls of a tool in each session.
-fn calls(sessions: &[Ways], tool: &Tool) -> Calls {
+pub(crate) fn calls(sessions: &[Ways], tool: &Tool) -> Calls {
     let caller = |session: &Ways| {
         let (session, tool) = (session.clone(), tool.clone());
         move || {
@@ -83,20 +86,42 @@ fn calls(sessions: &[Ways], tool: &Tool) -> Calls {
     Calls::each(PAUSE, sessions.iter().map(caller).collect::<Vec<_>>())
 }
 
+/// A call that takes a while: nearly always one is in flight in each session.
+pub(crate) fn slow() -> Tool {
+    let says = "Long running operation completed. Duration: 3 seconds, Steps: 1.";
+    Tool { name: "trigger-long-running-operation", arguments: json!({"duration": 3, "steps": 1}), says }
+}
+
+/// Whole sessions of newcomers, one after the other.
+pub(crate) fn newcomers(ways: &Ways) -> Calls {
+    let newcomer = |_| {
+        let ways = ways.clone();
+        move || {
+            let ways = ways.clone();
+            async move { ways.whole(&Tool::echo()).await }
+        }
+    };
+    Calls::each(PAUSE, (0..NEWCOMERS).map(newcomer))
+}
+
 /// One call in each session.
 async fn all_answer(sessions: &[Ways]) -> Result<()> {
     let tool = Tool::echo();
     try_join_all(sessions.iter().map(|session| async { tool.call(&session.next()).await })).await.map(drop)
 }
 
-/// A call that runs for so many seconds, and tells of its progress all the while.
-pub(crate) async fn long_call(session: Ways, seconds: usize) -> Result<()> {
+/// Begins a call that runs for so many seconds, and tells of its progress all the while.
+pub(crate) fn begin_long_call(session: &Ways, seconds: usize) -> JoinHandle<Result<()>> {
+    tokio::spawn(long_call(session.next(), seconds))
+}
+
+async fn long_call(session: Target, seconds: usize) -> Result<()> {
     let arguments = json!({"duration": seconds, "steps": seconds});
     let params =
         json!({"name": "trigger-long-running-operation", "arguments": arguments, "_meta": {"progressToken": "long"}});
     // An id of its own: shorter calls run in the session meanwhile.
     let message = json!({"jsonrpc": "2.0", "id": "long", "method": "tools/call", "params": params});
-    let mut stream = session.next().open("POST", message.to_string()).await?;
+    let mut stream = session.open("POST", message.to_string()).await?;
     ensure!(stream.status == StatusCode::OK, "{}", stream.status);
     let mut steps = 0;
     while let Some(event) = stream.event().await? {

@@ -7,12 +7,11 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
 use kube::ResourceExt;
-use mooring_tests::sessions::{Tool, Ways};
+use mooring_tests::sessions::Ways;
 use mooring_tests::wait::until;
 use serde_json::json;
 
-use super::{PAUSE, SESSIONS, SealedWith, calls, long_call, rotate, serve, spread};
-use crate::calls::Calls;
+use super::{NEWCOMERS, SESSIONS, SealedWith, begin_long_call, calls, newcomers, rotate, serve, slow, spread};
 use crate::history;
 use crate::room::{Room, is_ready};
 use crate::specs::{self, KEY};
@@ -20,24 +19,8 @@ use crate::world::{PODS, seconds};
 
 /// How many seconds a call takes that is in flight in each pod, and goes on long after all pods were told to stop.
 const LONG: usize = 120;
-/// Clients that do nothing but begin sessions, use them and end them.
-const NEWCOMERS: usize = 2;
-/// Sessions of each of them after the last pod was told to stop: longer than that pod still begins any.
+/// Sessions of each newcomer after the last pod was told to stop: longer than that pod still begins any.
 const FURTHER: usize = 10;
-
-/// A call that takes a while: nearly always one is in flight in each session.
-fn slow() -> Tool {
-    let says = "Long running operation completed. Duration: 3 seconds, Steps: 1.";
-    Tool { name: "trigger-long-running-operation", arguments: json!({"duration": 3, "steps": 1}), says }
-}
-
-fn newcomer(ways: &Ways) -> impl Fn() -> futures::future::BoxFuture<'static, Result<()>> + Send + use<> {
-    let ways = ways.clone();
-    move || {
-        let ways = ways.clone();
-        Box::pin(async move { ways.whole(&Tool::echo()).await })
-    }
-}
 
 async fn names(room: &Room) -> Result<Vec<String>> {
     Ok(room.pods("moving").await?.iter().map(ResourceExt::name_any).collect())
@@ -65,7 +48,7 @@ pub(crate) async fn pods_that_stop_lose_no_call(room: Room) -> Result<()> {
     let told = history::told(&room, "moving").await?;
 
     let running = calls(&sessions, &slow());
-    let newcomers = Calls::each(PAUSE, (0..NEWCOMERS).map(|_| newcomer(&ways)));
+    let newcomers = newcomers(&ways);
     running.more(SESSIONS).await?;
     let (keys, start) = (SealedWith::now(&room, "moving").await?, Instant::now());
     rotate(&room, "moving").await?;
@@ -74,7 +57,7 @@ pub(crate) async fn pods_that_stop_lose_no_call(room: Room) -> Result<()> {
     running.more(SESSIONS).await?;
 
     // The sessions began at each pod in turn: one of these calls is in flight in each.
-    let long: Vec<_> = sessions.iter().take(3).map(|session| tokio::spawn(long_call(session.clone(), LONG))).collect();
+    let long: Vec<_> = sessions.iter().take(3).map(|session| begin_long_call(session, LONG)).collect();
     running.more(SESSIONS).await?;
     let (first, start) = (names(&room).await?, Instant::now());
     room.kubectl(["delete", "pod", &first[0], "--wait=false"]).await?;
