@@ -82,7 +82,7 @@ const RULES: &[Rule] = &[
         "autoscaling",
         &["horizontalpodautoscalers"],
         &["create", "delete", "get", "list", "patch", "watch"],
-        "scales a server that asks for it",
+        "scales a server that asks for it, and tells why one is not scaled",
     ),
     served(
         "policy",

@@ -138,7 +138,7 @@ mod tests {
             ..DeploymentStatus::default()
         };
         let detail = DeploymentDetail { front_door_image: Some(image.into()), replicas: Some(1), status };
-        Child { meta, deployment: Some(Box::new(detail)), addresses: Vec::new() }
+        Child { meta, deployment: Some(Box::new(detail)), ..Child::default() }
     }
 
     fn world(upgrade: Upgrade) -> World {

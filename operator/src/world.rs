@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::DeploymentStatus;
 use k8s_openapi::api::core::v1::PodStatus;
 use mooring_api::McpServer;
-use mooring_plan::observed::{Claim, IngressClass, Reference};
+use mooring_plan::observed::{Claim, InactiveAutoscaler, IngressClass, Reference};
 use mooring_plan::{Settings, claims, names, references};
 
 use crate::apply::memory::Memory;
@@ -51,6 +51,8 @@ pub struct Child {
     pub meta: Meta,
     /// What is read of a Deployment.
     pub deployment: Option<Box<DeploymentDetail>>,
+    /// Why a HorizontalPodAutoscaler does not act.
+    pub inactive_autoscaler: Option<Box<InactiveAutoscaler>>,
     /// What the ingress controller reported.
     pub addresses: Vec<String>,
 }

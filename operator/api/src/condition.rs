@@ -87,6 +87,8 @@ reasons! {
     SessionKeysWaiting,
     /// Pods of the server do not reach each other, so sessions are lost to requests that come by another pod.
     PeersUnreachable,
+    /// The HorizontalPodAutoscaler does not act, for example because nothing measures the use of CPU.
+    AutoscalerInactive,
     /// The spec says something that cannot be served.
     InvalidSpec,
     /// A front door does not understand its newest config, and keeps the last good one.

@@ -1,6 +1,7 @@
 //! Every decision of the operator, as pure functions: no client, no clock, no randomness. What the world is like comes
 //! in as [`Observed`]; what is to be done goes out as a [`Plan`], or as a [`Rejection`] where the spec cannot be served.
 
+mod autoscaling;
 pub mod claims;
 mod declared;
 mod desired;

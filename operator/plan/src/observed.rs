@@ -26,6 +26,8 @@ pub struct Observed {
     pub existing_references: BTreeSet<Reference>,
     /// The Deployment.
     pub deployment: Option<ObservedDeployment>,
+    /// Why our HorizontalPodAutoscaler does not act; absent where it does, where it said nothing yet and where there is none.
+    pub inactive_autoscaler: Option<InactiveAutoscaler>,
     /// Optional children of ours that exist and may have to go.
     pub existing_children: BTreeSet<ChildKind>,
     /// The pods, by name.
@@ -133,6 +135,17 @@ pub struct ObservedDeployment {
     pub replicas: Option<i32>,
     /// Status, with the conditions in which quota and policy refusals stand.
     pub status: DeploymentStatus,
+}
+
+/// What a HorizontalPodAutoscaler that does not act says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InactiveAutoscaler {
+    /// The condition's reason.
+    pub reason: String,
+    /// The condition's message, as far as it stays the same.
+    pub message: String,
+    /// Since when it does not act.
+    pub since: Timestamp,
 }
 
 /// One pod, as far as a decision depends on it.

@@ -13,7 +13,7 @@ use crate::outcome::{Desired, Finding, Mint, Plan, Rejection};
 use crate::revisions::revisions;
 use crate::settings::Settings;
 use crate::validate::{invalid, validate};
-use crate::{names, peers, references, rotation};
+use crate::{autoscaling, names, peers, references, rotation};
 
 /// What is to be done for one McpServer. The time decides about session keys and what is told of pods alone: an expired
 /// API key stays in the Secret, and the front door refuses it.
@@ -30,6 +30,7 @@ pub fn plan(server: &McpServer, observed: &Observed, settings: &Settings, now: T
     findings.extend(refused_keys(server, observed));
     findings.extend(observed.session.iter().filter_map(|session| rotation::waiting(server, session, observed)));
     findings.extend(peers::unreachable(server, observed, now));
+    findings.extend(autoscaling::inactive(server, observed, now));
 
     let desired = Desired {
         service_account: desired::service_account(server),

@@ -19,7 +19,7 @@ use mooring_api::{ConditionType, McpServer, McpServerStatus, Reason};
 
 use crate::observed::Observed;
 use crate::outcome::{Applied, Plan, Rejection};
-use crate::{names, peers, rotation};
+use crate::{autoscaling, names, peers, rotation};
 pub(crate) use pods::{is_ready, ready_since};
 use verdict::{State, Verdict};
 
@@ -71,11 +71,14 @@ pub fn status(
 }
 
 /// How long until something changes by the passing of time alone: a key expires, the session key of
-/// before is to go, or a backend, a volume or a pod that was not reached has had its time. `None` where only the cluster can change it.
+/// before is to go, or a backend, a volume, a pod that was not reached or an autoscaler has had its time. `None` where only the cluster can change it.
 pub fn next_change(server: &McpServer, observed: &Observed, now: Timestamp) -> Option<Duration> {
     let declared = server.spec.auth.iter().flat_map(|auth| &auth.keys);
     let expiries = declared.filter_map(|key| key.expires.as_ref()).map(|time| time.0);
-    let graces = verified::grace_ends(observed).chain(rollout::grace_ends(observed)).chain(peers::grace_ends(observed));
+    let graces = verified::grace_ends(observed)
+        .chain(rollout::grace_ends(observed))
+        .chain(peers::grace_ends(observed))
+        .chain(autoscaling::grace_end(server, observed));
     let rotates = observed.session.iter().filter_map(|session| rotation::retires(server, session));
     let moments = expiries.chain(graces).chain(rotates).filter(|moment| *moment > now);
     moments.min().and_then(|moment| Duration::try_from(moment.duration_since(now)).ok())

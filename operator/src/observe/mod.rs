@@ -58,10 +58,11 @@ impl Observer {
         let child = |kind, child_name: &str| self.own_child(key, server, kind, child_name);
         let deployment = child(Kind::Deployment, name);
         let ingress = child(Kind::Ingress, name);
+        let autoscaler = child(Kind::HorizontalPodAutoscaler, name);
         let optional = [
             (ChildKind::NetworkPolicy, child(Kind::NetworkPolicy, name).is_some()),
             (ChildKind::Ingress, ingress.is_some()),
-            (ChildKind::HorizontalPodAutoscaler, child(Kind::HorizontalPodAutoscaler, name).is_some()),
+            (ChildKind::HorizontalPodAutoscaler, autoscaler.is_some()),
             (ChildKind::PodDisruptionBudget, child(Kind::PodDisruptionBudget, name).is_some()),
             (ChildKind::ServiceAccount, child(Kind::ServiceAccount, name).is_some()),
         ];
@@ -73,6 +74,7 @@ impl Observer {
             existing_references,
             upgrade_turn: deployment.as_ref().is_some_and(|deployment| self.turns.ask(key, deployment, &self.world)),
             deployment: deployment.as_deref().map(observed_deployment),
+            inactive_autoscaler: autoscaler.and_then(|child| child.inactive_autoscaler.as_deref().cloned()),
             existing_children: optional.into_iter().filter_map(|(kind, exists)| exists.then_some(kind)).collect(),
             pods: pods(&self.world, key),
             ingress_classes: server.spec.ingress.as_ref().and_then(|_| self.world.ingress_classes()),

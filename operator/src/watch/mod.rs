@@ -12,14 +12,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _};
-use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource};
 use mooring_plan::names;
-use mooring_plan::observed::{IngressClass, Reference};
+use mooring_plan::observed::{InactiveAutoscaler, IngressClass, Reference};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -28,7 +27,9 @@ use tokio_util::task::TaskTracker;
 use crate::key::{ChildKey, Kind, ServerKey};
 use crate::random;
 use crate::world::{Child, DeploymentDetail, Wake, World, server_of};
-use view::{DeploymentView, IngressClassView, IngressView, Meta, MetaView, PodView, ReadServer, ServerView};
+use view::{
+    AutoscalerView, DeploymentView, IngressClassView, IngressView, Meta, MetaView, PodView, ReadServer, ServerView,
+};
 
 /// How long one watch request lasts.
 const WATCH_SECONDS: u32 = 180;
@@ -77,10 +78,10 @@ impl Watches {
         let ours = names::selector_of_all();
         let mut first_lists = self.follow::<DeploymentView>(Some(&ours));
         first_lists.extend(self.follow::<PodView>(Some(&ours)));
+        first_lists.extend(self.follow::<AutoscalerView>(Some(&ours)));
         first_lists.extend(self.follow::<IngressView>(Some(&ours)));
         first_lists.extend(self.follow::<MetaView<Service>>(Some(&ours)));
         first_lists.extend(self.follow::<MetaView<NetworkPolicy>>(Some(&ours)));
-        first_lists.extend(self.follow::<MetaView<HorizontalPodAutoscaler>>(Some(&ours)));
         first_lists.extend(self.follow::<MetaView<PodDisruptionBudget>>(Some(&ours)));
         first_lists.extend(self.follow::<MetaView<ConfigMap>>(None));
         first_lists.extend(self.follow::<MetaView<ServiceAccount>>(None));
@@ -266,6 +267,27 @@ impl Followed for PodView {
     }
 }
 
+impl Followed for AutoscalerView {
+    const OPTIONAL: bool = true;
+
+    fn put(mut self, world: &World) -> Vec<Wake> {
+        let meta = self.take_meta();
+        let conditions = self.status.conditions.unwrap_or_default();
+        let inactive_autoscaler = InactiveAutoscaler::from_conditions(&conditions).map(Box::new);
+        let key = child_key(Kind::HorizontalPodAutoscaler, &meta);
+        world.put_child(key, Child { meta, inactive_autoscaler, ..Child::default() })
+    }
+
+    fn remove(mut self, world: &World) -> Vec<Wake> {
+        let meta = self.take_meta();
+        world.remove_child(&child_key(Kind::HorizontalPodAutoscaler, &meta), Some(&meta.uid))
+    }
+
+    fn retain(world: &World, namespace: Option<&str>, seen: &HashSet<(String, String)>) -> Vec<Wake> {
+        world.retain_children(Kind::HorizontalPodAutoscaler, namespace, seen)
+    }
+}
+
 impl Followed for IngressView {
     const OPTIONAL: bool = true;
 
@@ -324,11 +346,6 @@ impl Plain for Service {
 
 impl Plain for NetworkPolicy {
     const CHILD: Option<Kind> = Some(Kind::NetworkPolicy);
-    const OPTIONAL: bool = true;
-}
-
-impl Plain for HorizontalPodAutoscaler {
-    const CHILD: Option<Kind> = Some(Kind::HorizontalPodAutoscaler);
     const OPTIONAL: bool = true;
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus};
+use k8s_openapi::api::autoscaling::v2::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, PodStatus};
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass, IngressClassSpec, IngressStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
@@ -297,6 +298,16 @@ pub struct PodView {
     pub status: PodStatus,
 }
 
+/// A HorizontalPodAutoscaler: its status.
+#[derive(Clone, Debug, Deserialize)]
+pub struct AutoscalerView {
+    #[serde(deserialize_with = "lean")]
+    metadata: ObjectMeta,
+    /// `status`.
+    #[serde(default)]
+    pub status: HorizontalPodAutoscalerStatus,
+}
+
 /// An Ingress: its status.
 #[derive(Clone, Debug, Deserialize)]
 pub struct IngressView {
@@ -321,6 +332,7 @@ resource!([K] MetaView<K> as K, metadata only: true);
 resource!([] ServerView as McpServer, metadata only: false);
 resource!([] DeploymentView as Deployment, metadata only: false);
 resource!([] PodView as Pod, metadata only: false);
+resource!([] AutoscalerView as HorizontalPodAutoscaler, metadata only: false);
 resource!([] IngressView as Ingress, metadata only: false);
 resource!([] IngressClassView as IngressClass, metadata only: false);
 
@@ -334,7 +346,7 @@ macro_rules! takes_meta {
         }
     )+};
 }
-takes_meta!(DeploymentView, PodView, IngressView, IngressClassView);
+takes_meta!(DeploymentView, PodView, AutoscalerView, IngressView, IngressClassView);
 
 #[cfg(test)]
 mod tests {

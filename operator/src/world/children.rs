@@ -34,11 +34,12 @@ impl World {
         let before = state.children.get(&key);
         let same_detail = before.is_some_and(|before| {
             before.deployment == child.deployment
+                && before.inactive_autoscaler == child.inactive_autoscaler
                 && before.addresses == child.addresses
                 && before.meta.labels == child.meta.labels
                 && before.meta.annotations == child.meta.annotations
         });
-        let detailed = child.deployment.is_some() || !child.addresses.is_empty();
+        let detailed = child.deployment.is_some() || child.inactive_autoscaler.is_some() || !child.addresses.is_empty();
         let known = self.memory.holds(&server, &key, &child.meta)
             || (key.kind == Kind::Secret
                 && self.secrets.holds(&key.namespace, &key.name, &child.meta.resource_version));

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use mooring_tests::wait::until;
 use serde_json::{Value, json};
 
-use crate::world::{World, condition, full, full_children, text};
+use crate::world::{World, condition, full, full_children, left_out, patched, scaled, text};
 
 /// How soon a fault must be told, and how soon it must heal.
 const SOON: Duration = Duration::from_secs(10);
@@ -270,6 +270,62 @@ async fn a_quota_reaches_the_condition_in_words() -> Result<()> {
     // The ReplicaSet's controller tries again at its own pace; a new rollout does so at once.
     world.cluster.kubectl(["rollout", "restart", "deployment/weather", "-n", "quota"]).await?;
     world.condition("weather", "Available", "False", "Progressing", "0 of 1 pods").await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_autoscaler_that_nothing_measures_for_is_told_of_after_a_while_and_until_it_acts() -> Result<()> {
+    if left_out("whether it is told that an autoscaler finds no metrics, because it may find some there")? {
+        return Ok(());
+    }
+    let world = World::new("autoscaler").await?;
+    let _operator = world.operator().await?;
+    world.apply("weather", &patched(&small(), &scaled())).await?;
+    let long_ago = (jiff::Timestamp::now() - Duration::from_secs(3600)).strftime("%FT%TZ").to_string();
+    let (autoscalers, pods) = (world.kind("HorizontalPodAutoscaler"), world.kind("Pod"));
+    let ready = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": long_ago}]}});
+    let pod = until("a pod", SOON, || async {
+        let list = pods.list(&ListParams::default()).await?;
+        list.iter().find_map(|pod| pod.metadata.name.clone()).context("there is none")
+    })
+    .await?;
+    pods.patch_status(&pod, &PatchParams::default(), &Patch::Merge(&ready)).await?;
+
+    // The autoscaler's controller looks every 15 s.
+    let mut conditions = until("the autoscaler to find no metrics", Duration::from_secs(60), || async {
+        let found = autoscalers.get("weather").await?;
+        let conditions = found.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let failing = conditions.iter().any(|condition| {
+            (text(condition, "type"), text(condition, "status"), text(condition, "reason"))
+                == ("ScalingActive", "False", "FailedGetResourceMetric")
+        });
+        ensure!(failing, "it says {conditions:?}");
+        Ok(conditions)
+    })
+    .await?;
+    world.condition("weather", "Ready", "True", "Ready", "").await?;
+    world.settled(&["weather"]).await?;
+    world.condition("weather", "Accepted", "True", "Accepted", "").await?;
+
+    let mut say = async |status: &str| {
+        let active = conditions.iter_mut().find(|condition| text(condition, "type") == "ScalingActive");
+        let active = active.context("ScalingActive")?;
+        active["status"] = status.into();
+        active["lastTransitionTime"] = long_ago.as_str().into();
+        let patch = json!({"status": {"conditions": conditions}});
+        autoscalers.patch_status("weather", &PatchParams::default(), &Patch::Merge(&patch)).await?;
+        anyhow::Ok(())
+    };
+    say("False").await?;
+    for kind in ["Accepted", "Ready"] {
+        world.condition("weather", kind, "True", "AutoscalerInactive", "Install metrics-server").await?;
+    }
+    world.settled(&["weather"]).await?;
+    let events = world.events("weather").await?;
+    let told = events.iter().filter(|event| event.starts_with("AutoscalerInactive")).count();
+    assert_eq!(told, 1, "{events:?}");
+    say("True").await?;
+    world.condition("weather", "Accepted", "True", "Accepted", "").await?;
+    world.condition("weather", "Ready", "True", "Ready", "").await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -27,7 +27,11 @@ pub(super) fn accepted(observed: &Observed, outcome: Outcome<'_>) -> Verdict {
     let told = |finding: &&Finding| {
         matches!(
             finding.reason,
-            Reason::KeyRefused | Reason::ReferenceNotFound | Reason::SessionKeysWaiting | Reason::PeersUnreachable
+            Reason::KeyRefused
+                | Reason::ReferenceNotFound
+                | Reason::SessionKeysWaiting
+                | Reason::PeersUnreachable
+                | Reason::AutoscalerInactive
         )
     };
     let findings: Vec<_> = plan.findings.iter().chain(&applied.refused).filter(told).collect();

@@ -5,6 +5,7 @@ use mooring_plan::events::{EventKind, events};
 use mooring_plan::observed::{Door, Observed, ObservedPod};
 use serde_json::json;
 
+use crate::autoscaling;
 use crate::statuses::{after, deployment, handshaken, pod, pods, ready, refused, waiting};
 use crate::world::{fixture, world};
 
@@ -70,6 +71,23 @@ fn a_rejection_is_one_event() {
     insta::assert_yaml_snapshot!(life(
         "keys-from-secrets",
         &[("missing", |observed| observed.key_secrets.clear()), ("there", |_| {}), ("serves", serves)]
+    ));
+}
+
+#[test]
+fn an_autoscaler_that_does_not_act_is_one_event_and_its_end_another() {
+    let measured: fn(&mut Observed) = |observed| {
+        observed.deployment = Some(deployment(2, 2, 2));
+        observed.pods = pods([autoscaling::ready_since("2026-06-01T11:00:00Z")]);
+    };
+    let unmeasured: fn(&mut Observed) = |observed| {
+        observed.deployment = Some(deployment(2, 2, 2));
+        observed.pods = pods([autoscaling::ready_since("2026-06-01T11:00:00Z")]);
+        observed.inactive_autoscaler = autoscaling::unmeasured("2026-06-01T11:00:00Z");
+    };
+    insta::assert_yaml_snapshot!(life(
+        "autoscaling",
+        &[("serves", measured), ("no metrics", unmeasured), ("no metrics still", unmeasured), ("metrics", measured)]
     ));
 }
 

@@ -1,6 +1,8 @@
 //! The planner's tests: snapshots of whole bundles, of statuses and of refusals, and laws that hold for every spec.
 
 #[cfg(test)]
+mod autoscaling;
+#[cfg(test)]
 mod bundles;
 #[cfg(test)]
 mod events;

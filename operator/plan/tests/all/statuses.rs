@@ -13,6 +13,7 @@ use mooring_plan::status::{next_change, status};
 use mooring_plan::{Applied, Outcome};
 use serde_json::{Value, json};
 
+use crate::autoscaling;
 use crate::world::{fixture, now, settings, world};
 
 /// What a Deployment reports: replicas, updated, ready and available.
@@ -275,6 +276,11 @@ const SCENARIOS: &[Scenario] = &[
         let third = pod("c", json!([peer("a", "unheard")]));
         let starting = ObservedPod { uid: "starting".to_owned(), ..pod_of_nobody() };
         observed.pods = pods([first, second, third, starting]);
+    }),
+    ("nothing measures for the autoscaler", "autoscaling", |observed| {
+        observed.deployment = Some(deployment(2, 2, 2));
+        observed.inactive_autoscaler = autoscaling::unmeasured("2026-06-01T11:00:00Z");
+        observed.pods = pods([autoscaling::ready_since("2026-06-01T11:00:00Z")]);
     }),
     ("config refused", "http-minimal", |observed| {
         observed.deployment = Some(deployment(1, 1, 1));
