@@ -48,7 +48,7 @@ const REACH: Duration = Duration::from_secs(5);
 /// Pause after a refused connection.
 const RETRY: Duration = Duration::from_millis(200);
 /// Longest time for one connection and its proof.
-const ATTEMPT: Duration = Duration::from_secs(2);
+pub const ATTEMPT: Duration = Duration::from_secs(2);
 /// How long a pod that could not be reached is not tried again.
 const REMEMBERED: Duration = Duration::from_secs(2);
 /// How long it is told of.

@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
+use super::forward::ATTEMPT;
 use super::pod::Uid;
 use super::{entropy, proof};
 use crate::accept::{self, Open, Rim};
@@ -25,8 +26,9 @@ use crate::wire::limits::WireLimits;
 /// alone.
 pub const CLIENT: HeaderName = HeaderName::from_static("mooring-client");
 
-/// Longest time for a proof.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Longest time for a proof: longer than whoever calls waits for it, who hears nothing then, and is not hung up on. Silence
+/// is a link that is slow or cut, a hang-up somebody who cannot prove who they are.
+const PATIENCE: Duration = ATTEMPT.saturating_mul(2);
 /// Most connections that have not proved themselves, and most of one address. A pod makes one at a time, and another that
 /// makes many and says nothing keeps none of them out.
 const UNPROVED: usize = 256;
