@@ -38,8 +38,8 @@ pub struct Limits {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65536))]
     pub streams_per_principal: Option<i64>,
-    /// Largest head of a request in bytes, from its first byte to the empty line; a larger one gets 431. On an HTTP/2
-    /// connection a change holds for new connections. Default: 16384 (16 KiB).
+    /// Largest head of a request in bytes, from its first byte to the empty line; a larger one gets 431. A raised
+    /// limit holds in full for new HTTP/2 connections. Default: 16384 (16 KiB).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1024, max = 65_536))]
     pub header_bytes: Option<i64>,
@@ -51,7 +51,8 @@ pub struct Limits {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 256, max = 32_768))]
     pub uri_bytes: Option<i64>,
-    /// Longest time from the first byte of a request's head to its last; then 408. Default: `10s`.
+    /// Longest time from the first byte of a request's head to its last; then 408, or over HTTP/2 the end of the
+    /// connection. Default: `10s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     #[x_kube(validation = Rule::new("self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('10m')")
