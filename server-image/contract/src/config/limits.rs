@@ -1,0 +1,62 @@
+//! What one call may cost, and all callers together.
+
+use serde::{Deserialize, Serialize};
+
+/// What one call may cost, and all callers together. What is absent has its default.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Limits {
+    /// Largest request body, in bytes.
+    pub body_bytes: u64,
+    /// Longest time from a request's first byte to the end of its answer, in milliseconds.
+    pub call_timeout_ms: u64,
+    /// Most open connections.
+    pub connections: u64,
+    /// Most requests that are answered at once, besides event streams.
+    pub requests: u64,
+    /// Most event streams that one caller may hold open.
+    pub streams_per_principal: u64,
+    /// Largest head of a request, in bytes.
+    pub header_bytes: u64,
+    /// Most headers of a request.
+    pub header_count: u64,
+    /// Longest target of a request, in bytes.
+    pub uri_bytes: u64,
+    /// Longest time from a head's first byte to its last, in milliseconds.
+    pub header_timeout_ms: u64,
+    /// Longest time for a request's body to arrive, in milliseconds.
+    pub body_timeout_ms: u64,
+    /// Longest time without a request on a connection, in milliseconds.
+    pub idle_timeout_ms: u64,
+    /// Longest time in which a client takes nothing of what is ready for it, in milliseconds.
+    pub write_timeout_ms: u64,
+}
+
+impl Limits {
+    /// Default of `limits.bodyBytes`: 4 MiB, the limit of the SDKs.
+    pub const BODY_BYTES: u64 = 4 * 1024 * 1024;
+    /// Default of `limits.callTimeout`: 10 minutes.
+    pub const CALL_TIMEOUT_MS: u64 = 10 * 60 * 1000;
+    /// Default of `limits.idleTimeout`: longer than ingresses keep a connection (Traefik 90 s, nginx 60 s), so that none
+    /// is closed here just as a request is sent.
+    pub const IDLE_TIMEOUT_MS: u64 = 120 * 1000;
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body_bytes: Self::BODY_BYTES,
+            call_timeout_ms: Self::CALL_TIMEOUT_MS,
+            connections: 4096,
+            requests: 1024,
+            streams_per_principal: 1024,
+            header_bytes: 16 * 1024,
+            header_count: 100,
+            uri_bytes: 8 * 1024,
+            header_timeout_ms: 10 * 1000,
+            body_timeout_ms: 60 * 1000,
+            idle_timeout_ms: Self::IDLE_TIMEOUT_MS,
+            write_timeout_ms: 60 * 1000,
+        }
+    }
+}
