@@ -51,6 +51,9 @@ const ENDS_HERE: [HeaderName; 6] = [FORWARDED, ORIGIN, AUTHORIZATION, API_KEY, E
 /// Headers that [`to_backend`] writes in place of the client's.
 const REPLACED: [HeaderName; 3] = [HOST, ACCEPT_ENCODING, REQUEST_ID];
 
+/// Headers that pass, after they were judged.
+const JUDGED: [HeaderName; 5] = [SESSION, VERSION, METHOD, NAME, LAST_EVENT_ID];
+
 /// Headers by which a client could speak in the name of a proxy or gateway (the last four: of one for MCP, see
 /// GHSA-g53w-w6mj-hrpp). All of `x-forwarded-*` goes, too, but for what [`to_backend`] takes from a trusted proxy.
 const PROXY_CLAIMS: [&str; 11] = [
@@ -91,7 +94,7 @@ pub fn to_backend(client: &HeaderMap, authority: &HeaderValue, seen: &Seen, mut 
     let named = named_by_connection(client);
     let ends = |name| HOP_BY_HOP.contains(name) || ENDS_HERE.contains(name) || REPLACED.contains(name);
     for (name, value) in client {
-        if !ends(name) && !named.contains(name) && !is_claim(name.as_str()) {
+        if !ends(name) && !named.contains(name) && !is_claim(name.as_str()) && !reads_as_ours(name.as_str()) {
             write(name, value.as_bytes());
         }
     }
@@ -143,6 +146,16 @@ pub fn to_client(headers: &mut HeaderMap) {
 
 fn is_claim(name: &str) -> bool {
     name.starts_with("x-forwarded-") || PROXY_CLAIMS.contains(&name)
+}
+
+/// Whether a backend that keeps headers as variables (RFC 3875 section 4.1.18; WSGI, too), where `_` is what `-` is, takes
+/// this for a header that is judged or written here.
+fn reads_as_ours(name: &str) -> bool {
+    name.contains('_') && {
+        let read = name.replace('_', "-");
+        let ours = [&HOP_BY_HOP[..], &ENDS_HERE, &REPLACED, &JUDGED];
+        is_claim(&read) || ours.iter().any(|some| some.iter().any(|own| *own == *read))
+    }
 }
 
 /// Removes what belongs to one connection.
@@ -273,8 +286,14 @@ mod tests {
             ("mcp-init-host", "evil"),
             ("router-key", "evil"),
             ("x-key-id", "evil"),
+            ("x_forwarded_for", "1.2.3.4"),
+            ("x-real_ip", "1.2.3.4"),
+            ("x_api_key", "secret"),
+            ("mcp_session-id", "evil"),
             ("mcp-session-id", "s"),
             ("mcp-param-city", "Oslo"),
+            ("mcp-param-home_town", "Oslo"),
+            ("other_id", "a"),
             ("x-other", "a"),
             ("x-other", "b"),
             ("cookie", "c=1"),
