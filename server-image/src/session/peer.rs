@@ -141,10 +141,10 @@ async fn requests(stream: TcpStream, peer: IpAddr, door: Arc<Door>, served: watc
 }
 
 /// The limits of a head held where the client came in, and may have been others when this connection began. Here it may be
-/// as large as any configuration allows.
+/// as large as any configuration allows, and as slow as the link: whether that lives, PING tells.
 fn at_peers(limits: WireLimits) -> WireLimits {
     let (header_bytes, header_count, uri_bytes) = (HEAD, HEADERS, URI);
-    WireLimits { header_bytes, header_count, uri_bytes, write_timeout: SLOW, ..limits }
+    WireLimits { header_bytes, header_count, uri_bytes, header_timeout: SLOW, write_timeout: SLOW, ..limits }
 }
 
 /// Takes the client's address out of the headers.
