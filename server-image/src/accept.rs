@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Method, Request, Response};
+use http::{HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -23,6 +23,7 @@ use tokio_util::task::TaskTracker;
 use crate::body::{Body, BodyError};
 use crate::clock;
 use crate::door::Phase;
+use crate::headers::{self, REQUEST_ID};
 use crate::metrics::{Listener, Metrics};
 use crate::pipeline::Arrival;
 use crate::wire::answer::{Answer, Streams};
@@ -41,10 +42,10 @@ const STREAMS: u32 = 256;
 const WINDOW: u32 = 64 * 1024;
 /// What the HTTP library keeps of one connection, at most; above the largest head that `limits.headerBytes` allows.
 const BUFFER: usize = 72 * 1024;
-/// A head of HTTP/2 is read, to be refused in our words, up to so many times `limits.headerBytes`; clients are told this
-/// limit. The library decodes all that has arrived before it hands on any of it, so this bounds what many such heads take
+/// A head of HTTP/2 is read, to be refused in our words, up to so many bytes beyond `limits.headerBytes`; clients are told
+/// the sum. The library decodes all that has arrived before it hands on any of it, so this bounds what many such heads take
 /// at once. What is larger it refuses itself with a bare 431, and what is larger than four times that ends the connection.
-const OVERSIZE: usize = 2;
+const OVERSIZE: usize = 8 * 1024;
 /// Headers for which the HTTP library has room without allocating it.
 const HEADERS: usize = 100;
 /// So many connections beyond `limits.connections` are kept long enough to be told so, and to answer probes.
@@ -199,7 +200,7 @@ fn http_2<S: Clone>(streams: S, listener: Listener, limits: &WireLimits) -> http
         .timer(TokioTimer::new())
         .keep_alive_interval(PING)
         .max_concurrent_streams(STREAMS)
-        .max_header_list_size(u32::try_from(limits.header_bytes.saturating_mul(OVERSIZE)).unwrap_or(u32::MAX));
+        .max_header_list_size(u32::try_from(limits.header_bytes.saturating_add(OVERSIZE)).unwrap_or(u32::MAX));
     if listener == Listener::PEER {
         // One connection carries many clients, who may all leave in one moment: that is no attack.
         builder.max_pending_accept_reset_streams(STREAMS as usize);
@@ -233,12 +234,16 @@ fn head_size<B>(request: &Request<B>) -> usize {
     pseudo + authority + headers.sum::<usize>()
 }
 
-/// What is handed on in the place of a request that is none: nothing of a refused head is kept while its body arrives.
+/// What is handed on in the place of a request that is none: of a refused head no more is kept while its body arrives than
+/// the id by which it is found in the logs of who is in front.
 fn stand_in<B>(request: Request<B>) -> Request<B> {
+    // A copy: the value itself keeps the whole head.
+    let id = headers::request_id(request.headers()).and_then(|id| HeaderValue::from_bytes(id.as_bytes()).ok());
     let version = request.version();
     let mut stand_in = Request::new(request.into_body());
     *stand_in.version_mut() = version;
     *stand_in.method_mut() = Method::from_bytes(b"REFUSED").unwrap_or_default(); // as the socket has it in HTTP/1
+    stand_in.headers_mut().extend(id.map(|id| (REQUEST_ID, id)));
     stand_in
 }
 
@@ -307,12 +312,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_of_a_refused_head_is_kept_but_its_version() {
-        let request =
-            Request::put("http://a/long").version(http::Version::HTTP_2).header("a", "b").body("rest").unwrap();
-        let stand_in = stand_in(request);
-        assert_eq!((stand_in.method().as_str(), stand_in.uri().to_string().as_str()), ("REFUSED", "/"));
-        assert_eq!((stand_in.version(), *stand_in.body()), (http::Version::HTTP_2, "rest"));
-        assert!(stand_in.headers().is_empty() && stand_in.headers().capacity() == 0);
+    fn nothing_of_a_refused_head_is_kept_but_its_id() {
+        for (header, kept) in [("a", 0), ("x-request-id", 1)] {
+            let request = Request::put("http://a/long").version(http::Version::HTTP_2).header(header, "b");
+            let stand_in = stand_in(request.header("c", "d").body("rest").unwrap());
+            assert_eq!((stand_in.method().as_str(), stand_in.uri().to_string().as_str()), ("REFUSED", "/"));
+            assert_eq!((stand_in.version(), *stand_in.body()), (http::Version::HTTP_2, "rest"));
+            let headers: Vec<_> =
+                stand_in.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+            assert_eq!(headers, vec![("x-request-id", &b"b"[..]); kept]);
+        }
     }
 }

@@ -122,7 +122,7 @@ async fn heads_that_unfold_are_refused_and_those_that_unfold_far_end_the_connect
     // From here on it is the library that refuses, first one request and then the connection.
     client.send(&frame(HEADERS, END_HEADERS | END_STREAM, 601, &unfolding(20))).await;
     assert_eq!(cut(&front, "enhance_your_calm"), 0);
-    client.send(&frame(HEADERS, END_HEADERS | END_STREAM, 603, &unfolding(40))).await;
+    client.send(&frame(HEADERS, END_HEADERS | END_STREAM, 603, &unfolding(60))).await;
     assert_eq!(client.farewell().await, Some(ENHANCE_YOUR_CALM));
     assert_eq!((front.refused("head_too_large"), cut(&front, "enhance_your_calm")), (255, 1));
     assert_eq!(backend.calls(), 0);
