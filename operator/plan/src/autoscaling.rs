@@ -9,7 +9,7 @@ use mooring_api::{McpServer, Reason};
 
 use crate::observed::{InactiveAutoscaler, Observed};
 use crate::outcome::Finding;
-use crate::status::{is_ready, ready_since};
+use crate::status::is_ready;
 use crate::text::{cut, one_line};
 
 /// Longer than it takes until the first pods are measured: metrics-server looks twice, each minute by default, and the
@@ -55,8 +55,15 @@ pub(crate) fn inactive(server: &McpServer, observed: &Observed, now: Timestamp) 
 pub(crate) fn grace_end(server: &McpServer, observed: &Observed) -> Option<Timestamp> {
     server.spec.autoscaling.as_ref()?;
     let since = observed.inactive_autoscaler.as_ref()?.since;
-    let ready = observed.pods.values().filter(|pod| is_ready(pod)).filter_map(ready_since).min()?;
-    since.max(ready).checked_add(GRACE).ok()
+    observed.pods.values().find(|pod| is_ready(pod))?;
+    since.max(available_since(observed)?).checked_add(GRACE).ok()
+}
+
+/// Since when there are pods that serve, which rollouts replace.
+fn available_since(observed: &Observed) -> Option<Timestamp> {
+    let conditions = observed.deployment.as_ref()?.status.conditions.iter().flatten();
+    let mut available = conditions.filter(|condition| condition.type_ == "Available" && condition.status == "True");
+    Some(available.next()?.last_transition_time.as_ref()?.0)
 }
 
 fn advice(reason: &str, message: &str) -> &'static str {

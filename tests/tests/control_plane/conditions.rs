@@ -289,6 +289,20 @@ async fn an_autoscaler_that_nothing_measures_for_is_told_of_after_a_while_and_un
     })
     .await?;
     pods.patch_status(&pod, &PatchParams::default(), &Patch::Merge(&ready)).await?;
+    let deployments = world.kind("Deployment");
+    until("the Deployment to be available since long ago", SOON, || async {
+        let mut found = deployments.get("weather").await?.data["status"]["conditions"].take();
+        let mut conditions = found.as_array_mut().context("no conditions")?.iter_mut();
+        let available = conditions.find(|condition| text(condition, "type") == "Available").context("no Available")?;
+        ensure!(text(available, "status") == "True", "it is {available}");
+        let since = available["lastTransitionTime"].take();
+        available["lastTransitionTime"] = long_ago.as_str().into();
+        let patch = json!({"status": {"conditions": found}});
+        deployments.patch_status("weather", &PatchParams::default(), &Patch::Merge(&patch)).await?;
+        ensure!(since == long_ago.as_str(), "it is so since {since}"); // and stays so
+        Ok(())
+    })
+    .await?;
 
     // The autoscaler's controller looks every 15 s.
     let mut conditions = until("the autoscaler to find no metrics", Duration::from_secs(60), || async {

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use mooring_api::Reason;
-use mooring_plan::observed::{InactiveAutoscaler, ObservedPod};
+use mooring_plan::observed::{InactiveAutoscaler, ObservedDeployment, ObservedPod};
 use mooring_plan::plan::plan;
 use mooring_plan::status::next_change;
 use serde_json::{Value, json};
 
-use crate::statuses::{handshaken, pods, ready};
+use crate::statuses::{deployment, handshaken, pods, ready};
 use crate::world::{fixture, now, settings, world};
 
 const LONG_AGO: &str = "2026-06-01T08:00:00Z";
@@ -29,12 +29,12 @@ fn inactive(conditions: &[Value]) -> Option<InactiveAutoscaler> {
     InactiveAutoscaler::from_conditions(&serde_json::from_value::<Vec<_>>(json!(conditions)).unwrap())
 }
 
-/// A pod that has been ready since then.
-pub fn ready_since(since: &str) -> ObservedPod {
-    let mut pod = ready(handshaken());
-    let condition = json!([{"type": "Ready", "status": "True", "lastTransitionTime": since}]);
-    pod.status.conditions = serde_json::from_value(condition).unwrap();
-    pod
+/// A Deployment that has had pods to serve since then.
+pub fn available_since(since: &str) -> ObservedDeployment {
+    let mut deployment = deployment(2, 2, 2);
+    let condition = json!([{"type": "Available", "status": "True", "lastTransitionTime": since}]);
+    deployment.status.conditions = serde_json::from_value(condition).unwrap();
+    deployment
 }
 
 /// What is told of an autoscaler with these conditions, long after its pods became ready.
@@ -42,7 +42,8 @@ fn told(conditions: &[Value]) -> Vec<String> {
     let server = fixture("autoscaling");
     let mut observed = world(&server);
     observed.inactive_autoscaler = inactive(conditions);
-    observed.pods = pods([ready_since(LONG_AGO)]);
+    observed.deployment = Some(available_since(LONG_AGO));
+    observed.pods = pods([ready(handshaken())]);
     let findings = plan(&server, &observed, &settings(""), now()).unwrap().findings;
     findings.into_iter().map(|finding| format!("{} {}: {}", finding.reason, finding.field, finding.message)).collect()
 }
@@ -67,10 +68,11 @@ fn what_lasts_of_its_own_words_comes_with_what_to_do() {
 }
 
 /// When it is told that no metrics are found since `since`, in seconds from now, which is 12:00:00.
-fn told_in(of: &str, since: &str, pod: Option<ObservedPod>) -> Option<u64> {
+fn told_in(of: &str, since: &str, available: &str, pod: Option<ObservedPod>) -> Option<u64> {
     let server = fixture(of);
     let mut observed = world(&server);
     observed.inactive_autoscaler = unmeasured(since);
+    observed.deployment = Some(available_since(available));
     observed.pods = pods(pod);
     let is_told = |at: Timestamp| {
         let findings = plan(&server, &observed, &settings(""), at).unwrap().findings;
@@ -85,18 +87,19 @@ fn told_in(of: &str, since: &str, pod: Option<ObservedPod>) -> Option<u64> {
 
 #[test]
 fn a_start_is_no_matter_of_the_autoscaler() {
-    let serves = |since: &str| Some(ready_since(since));
-    let stops = ObservedPod { terminating: true, ..ready_since(LONG_AGO) };
+    let serves = || Some(ready(handshaken()));
+    let stops = ObservedPod { terminating: true, ..ready(handshaken()) };
+    let only_just = "2026-06-01T11:59:00Z";
     let cases = [
-        ("nothing measures", "autoscaling", LONG_AGO, serves(LONG_AGO), Some(0)),
-        ("only just", "autoscaling", "2026-06-01T11:59:00Z", serves(LONG_AGO), Some(120)),
-        ("pods that have just become ready", "autoscaling", LONG_AGO, serves("2026-06-01T11:59:30Z"), Some(150)),
-        ("pods that are starting", "autoscaling", LONG_AGO, Some(ObservedPod::default()), None),
-        ("pods that stop", "autoscaling", LONG_AGO, Some(stops), None),
-        ("no pods", "autoscaling", LONG_AGO, None, None),
-        ("one that is on its way out", "http-minimal", LONG_AGO, serves(LONG_AGO), None),
+        ("nothing measures", "autoscaling", LONG_AGO, LONG_AGO, serves(), Some(0)),
+        ("only just", "autoscaling", only_just, LONG_AGO, serves(), Some(120)),
+        ("a server that only just serves", "autoscaling", LONG_AGO, only_just, serves(), Some(120)),
+        ("pods that are starting", "autoscaling", LONG_AGO, LONG_AGO, Some(ObservedPod::default()), None),
+        ("pods that stop", "autoscaling", LONG_AGO, LONG_AGO, Some(stops), None),
+        ("no pods", "autoscaling", LONG_AGO, LONG_AGO, None, None),
+        ("one that is on its way out", "http-minimal", LONG_AGO, LONG_AGO, serves(), None),
     ];
-    for (name, of, since, pod, told) in cases {
-        assert_eq!(told_in(of, since, pod), told, "{name}");
+    for (name, of, since, available, pod, told) in cases {
+        assert_eq!(told_in(of, since, available, pod), told, "{name}");
     }
 }

@@ -77,17 +77,17 @@ fn a_rejection_is_one_event() {
 #[test]
 fn an_autoscaler_that_does_not_act_is_one_event_and_its_end_another() {
     let measured: fn(&mut Observed) = |observed| {
-        observed.deployment = Some(deployment(2, 2, 2));
-        observed.pods = pods([autoscaling::ready_since("2026-06-01T11:00:00Z")]);
+        observed.deployment = Some(autoscaling::available_since("2026-06-01T11:00:00Z"));
+        observed.pods = pods([ready(handshaken())]);
     };
     let unmeasured: fn(&mut Observed) = |observed| {
-        observed.deployment = Some(deployment(2, 2, 2));
-        observed.pods = pods([autoscaling::ready_since("2026-06-01T11:00:00Z")]);
+        observed.deployment = Some(autoscaling::available_since("2026-06-01T11:00:00Z"));
+        observed.pods = pods([ready(handshaken())]);
         observed.inactive_autoscaler = autoscaling::unmeasured("2026-06-01T11:00:00Z");
     };
     insta::assert_yaml_snapshot!(life(
         "autoscaling",
-        &[("serves", measured), ("no metrics", unmeasured), ("no metrics still", unmeasured), ("metrics", measured)]
+        &[("serves", measured), ("no metrics", unmeasured), ("no metrics still", unmeasured), ("metrics", measured),]
     ));
 }
 

@@ -278,9 +278,9 @@ const SCENARIOS: &[Scenario] = &[
         observed.pods = pods([first, second, third, starting]);
     }),
     ("nothing measures for the autoscaler", "autoscaling", |observed| {
-        observed.deployment = Some(deployment(2, 2, 2));
+        observed.deployment = Some(autoscaling::available_since("2026-06-01T11:00:00Z"));
         observed.inactive_autoscaler = autoscaling::unmeasured("2026-06-01T11:00:00Z");
-        observed.pods = pods([autoscaling::ready_since("2026-06-01T11:00:00Z")]);
+        observed.pods = pods([ready(handshaken())]);
     }),
     ("config refused", "http-minimal", |observed| {
         observed.deployment = Some(deployment(1, 1, 1));
