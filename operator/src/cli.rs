@@ -126,6 +126,7 @@ pub enum UpgradePolicy {
 
 /// The text of a network, or an empty one.
 fn proxy(text: &str) -> Result<String, NetworkError> {
+    let text = text.trim();
     if !text.is_empty() {
         text.parse::<Network>()?;
     }

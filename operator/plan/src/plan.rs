@@ -34,7 +34,7 @@ pub fn plan(server: &McpServer, observed: &Observed, settings: &Settings, now: T
 
     let desired = Desired {
         service_account: desired::service_account(server),
-        config_map: desired::config_map(server, settings).map_err(unwritable)?,
+        config_map: desired::config_map(server, observed, settings).map_err(unwritable)?,
         keys: desired::keys(server, &declared),
         network_policy: desired::network_policy(server),
         service: desired::service(server),

@@ -8,20 +8,26 @@ use mooring_api::McpServer;
 use mooring_api::spec::{Cors, HttpTransport, SessionMode, Tool, ToolHeader, ToolHttp, ToolMethod, ToolOverride};
 use mooring_contract::config::{self, Config};
 
+use super::deployment::front_door_image;
 use super::front_door::header_variable;
+use crate::observed::Observed;
 use crate::settings::Settings;
 use crate::{claims, names, references};
 
 /// The ConfigMap.
-pub(crate) fn config_map(server: &McpServer, settings: &Settings) -> Result<ConfigMap, serde_json::Error> {
+pub(crate) fn config_map(
+    server: &McpServer,
+    observed: &Observed,
+    settings: &Settings,
+) -> Result<ConfigMap, serde_json::Error> {
     Ok(ConfigMap {
         metadata: names::metadata(server, names::config(&server.name_any())),
-        data: Some(config(server, settings).to_config_map_data()?),
+        data: Some(config(server, observed, settings).to_config_map_data()?),
         ..ConfigMap::default()
     })
 }
 
-fn config(server: &McpServer, settings: &Settings) -> Config {
+fn config(server: &McpServer, observed: &Observed, settings: &Settings) -> Config {
     Config {
         version: config::VERSION,
         server: config::Identity {
@@ -30,14 +36,14 @@ fn config(server: &McpServer, settings: &Settings) -> Config {
             uid: server.uid().unwrap_or_default(),
         },
         path: server.spec.path().to_owned(),
-        security: security(server, settings),
+        security: security(server, observed, settings),
         source: source(server),
         limits: limits(server),
         sessions: sessions(server),
     }
 }
 
-fn security(server: &McpServer, settings: &Settings) -> config::Security {
+fn security(server: &McpServer, observed: &Observed, settings: &Settings) -> config::Security {
     let mut hosts = claims::hosts(server, settings);
     hosts.extend(service_names(server, settings));
     config::Security {
@@ -47,8 +53,16 @@ fn security(server: &McpServer, settings: &Settings) -> config::Security {
         cors: cors(server.spec.cors.clone().unwrap_or_default()),
         anonymous: server.spec.auth.as_ref().and_then(|auth| auth.anonymous).unwrap_or(false),
         key_secrets: references::key_secrets(server).into_iter().collect(),
-        trusted_proxies: sorted(server.spec.trusted_proxies.as_ref().unwrap_or(&settings.trusted_proxies)),
+        trusted_proxies: sorted(trusted_proxies(server, observed, settings)),
     }
+}
+
+/// Those of the installation wait for its front door: an older one refuses a file with a rule that it does not know, and
+/// where it is started anew it has no other.
+fn trusted_proxies<'a>(server: &'a McpServer, observed: &Observed, settings: &'a Settings) -> &'a [String] {
+    let installed = front_door_image(server, observed, settings) == settings.front_door_image;
+    let default = if installed { &settings.trusted_proxies[..] } else { &[] };
+    server.spec.trusted_proxies.as_deref().unwrap_or(default)
 }
 
 fn cors(cors: Cors) -> config::Cors {

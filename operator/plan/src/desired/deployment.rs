@@ -50,7 +50,7 @@ fn strategy(server: &McpServer) -> DeploymentStrategy {
 
 /// A Deployment keeps the image that it has until the spec changes or it is its turn to move, so that an upgrade of the
 /// operator restarts nothing by itself.
-fn front_door_image<'a>(server: &McpServer, observed: &'a Observed, settings: &'a Settings) -> &'a str {
+pub(super) fn front_door_image<'a>(server: &McpServer, observed: &'a Observed, settings: &'a Settings) -> &'a str {
     let kept = observed.deployment.as_ref().filter(|deployment| {
         let applied = deployment.applied_generation;
         !observed.upgrade_turn && (applied.is_none() || applied == server.metadata.generation)

@@ -71,6 +71,22 @@ fn the_specs_own_trusted_proxies_replace_those_of_the_installation() {
     }
 }
 
+#[test]
+fn the_installations_trusted_proxies_wait_for_its_front_door() {
+    let server = crate::world::fixture("http-minimal");
+    let settings = Settings { trusted_proxies: vec!["10.0.0.5".to_owned()], ..settings("") };
+    for (image, expected) in [("localhost/older:1", json!(null)), (&settings.front_door_image[..], json!(["10.0.0.5"]))]
+    {
+        let mut observed = world(&server);
+        let deployment = observed.deployment.get_or_insert_default();
+        deployment.front_door_image = Some(image.to_owned());
+        deployment.applied_generation = server.metadata.generation;
+        let plan = plan(&server, &observed, &settings, now()).unwrap();
+        let config: Value = serde_json::from_str(&plan.desired.config_map.data.unwrap()["config.json"]).unwrap();
+        assert_eq!(config["security"]["trustedProxies"], expected, "{image}");
+    }
+}
+
 /// The first pass for a new server, where nothing is there yet, and what may be left over from before.
 #[test]
 fn what_is_missing_is_minted_and_what_is_left_over_goes() {
