@@ -38,8 +38,8 @@ pub struct Limits {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65536))]
     pub streams_per_principal: Option<i64>,
-    /// Largest head of a request in bytes, from its first byte to the empty line; a larger one gets 431. A raised
-    /// limit holds in full for new HTTP/2 connections. Default: 16384 (16 KiB).
+    /// Largest head of a request in bytes, from its first byte to the empty line, or over HTTP/2 as RFC 9113 counts it:
+    /// name, value and 32 bytes of each field; a larger one gets 431. Default: 16384 (16 KiB).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1024, max = 65_536))]
     pub header_bytes: Option<i64>,
