@@ -48,6 +48,12 @@ fn of_the_first(tallies: Vec<Tally>) -> Result<Vec<Tally>> {
     Ok(first.into_iter().map(|(_, tally)| tally).collect())
 }
 
+/// An error when one of the long calls is over.
+fn in_flight(calls: &[JoinHandle<Result<()>>]) -> Result<()> {
+    ensure!(calls.iter().all(|call| !call.is_finished()), "a call of {LONG} s is over before a process is killed");
+    Ok(())
+}
+
 /// What ends with its process does so at once, and its client sees it.
 async fn breaks_off(call: JoinHandle<Result<()>>) -> Result<()> {
     let ended = timeout(Duration::from_secs(1), call).await.context("a call goes on whose process was killed")?;
@@ -63,6 +69,7 @@ pub(crate) async fn a_killed_process_ends_only_its_own(room: Room) -> Result<()>
     let running = calls(&sessions, &Tool::echo());
     let mut long: Vec<_> = sessions.iter().take(3).map(|session| begin_long_call(session, LONG)).collect();
     running.more(2 * SESSIONS).await?;
+    in_flight(&long)?;
     room.signal(&first, names::FRONT_DOOR, Signal::Kill).await?;
     room.runs_anew(&first, names::FRONT_DOOR).await?;
     running.more(2 * SESSIONS).await?;
@@ -80,9 +87,10 @@ pub(crate) async fn a_killed_process_ends_only_its_own(room: Room) -> Result<()>
     );
 
     // The server: its own sessions are over, each client is told so once.
-    let its_long = begin_long_call(&sessions[3], LONG);
+    long.insert(0, begin_long_call(&sessions[3], LONG));
     let running = Calls::each(PAUSE, sessions.iter().map(|session| recovering(&ways, session)));
     running.more(2 * SESSIONS).await?;
+    in_flight(&long)?;
     room.signal(&first, names::SERVER, Signal::Kill).await?;
     room.runs_anew(&first, names::SERVER).await?;
     running.more(4 * SESSIONS).await?;
@@ -94,7 +102,7 @@ pub(crate) async fn a_killed_process_ends_only_its_own(room: Room) -> Result<()>
         over += once;
         away += meanwhile;
     }
-    breaks_off(its_long).await?;
+    breaks_off(long.remove(0)).await?;
     for call in long {
         call.await?.context("a long call in another pod")?;
     }
