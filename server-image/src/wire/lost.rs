@@ -29,7 +29,7 @@ pub fn notice(stream: &TcpStream, patience: Duration) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use std::io::ErrorKind;
 
     use socket2::SockFilter;
@@ -41,14 +41,14 @@ mod tests {
     const SHORT: Duration = Duration::from_secs(3);
 
     /// Both ends of a connection.
-    async fn connected() -> (TcpStream, TcpStream) {
+    pub async fn connected() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         (listener.accept().await.unwrap().0, client)
     }
 
     /// From now on nothing reaches it, and it acknowledges nothing.
-    fn unplug(client: &TcpStream) {
+    pub fn unplug(client: &TcpStream) {
         const DROP_ALL: SockFilter = SockFilter::new(6, 0, 0, 0); // return 0 bytes
         SockRef::from(client).attach_filter(&[DROP_ALL]).unwrap();
     }

@@ -19,7 +19,7 @@ use crate::refusal::json as json_answer;
 use crate::session::keys::tests::entry;
 use crate::session::pod::{Pod, Uid};
 use crate::tests::backend::{Backend, endless};
-use crate::tests::front::{Front, collect, http_config};
+use crate::tests::front::{Front, collect, http_config, key, record};
 
 pub const INITIALIZE: &str =
     r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}"#;
@@ -172,6 +172,13 @@ impl Fleet {
         SocketAddr::new(address(number), self.port)
     }
 
+    /// How many requests a pod has passed on.
+    pub fn forwards(&self, number: usize) -> u64 {
+        let (_, figures) = self.pods[number].door.metrics.text(false).unwrap();
+        let count = figures.lines().find_map(|line| line.strip_prefix("mooring_server_forwards_total "));
+        count.unwrap().parse().unwrap()
+    }
+
     pub async fn initialize(&self, number: usize) -> HeaderValue {
         initialize(&self.pods[number]).await
     }
@@ -179,6 +186,26 @@ impl Fleet {
     pub async fn call(&self, number: usize, token: &HeaderValue) -> (u16, String) {
         answer(&self.pods[number], "POST", Some(token)).await
     }
+}
+
+/// Lets a second caller in, and returns what makes a request theirs.
+pub fn another_caller(front: &Front) -> impl Fn(Request<Body>) -> Request<Body> + use<> {
+    let bob = key(2);
+    let of_bob = record(&bob, None).replace("\"s\"", "\"bob\"");
+    front.keys.swap(&[(front.key.id(), &record(&front.key, None)), (bob.id(), &of_bob)]);
+    front.reloader().reload();
+    move |mut request| {
+        let bearer = HeaderValue::try_from(format!("Bearer {}", bob.expose())).unwrap();
+        request.headers_mut().remove("x-api-key");
+        request.headers_mut().insert("authorization", bearer);
+        request
+    }
+}
+
+/// Brings another configuration into force.
+pub fn reconfigure(front: &Front, config: &Value) {
+    front.config.swap(&[("config.json", &config.to_string())]);
+    front.reloader().reload();
 }
 
 /// Begins a session.

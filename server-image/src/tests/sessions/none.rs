@@ -3,7 +3,7 @@
 use http::{HeaderValue, Request, StatusCode};
 use serde_json::{Value, json};
 
-use super::fleet::{Fleet, INITIALIZE, Memory, SESSION, answer, initialize, pod, request};
+use super::fleet::{Fleet, INITIALIZE, Memory, SESSION, answer, initialize, pod, reconfigure, request};
 use crate::body::Body;
 use crate::refusal::json as json_answer;
 use crate::tests::backend::Backend;
@@ -27,19 +27,14 @@ async fn the_modern_era_has_no_sessions_and_is_answered_where_it_arrives() {
     let fleet = Fleet::of(&[&one, &two], |_| {}).await;
     let token = fleet.initialize(0).await;
     let of_the_first = one.calls();
-    let forwards = || {
-        let (_, figures) = fleet.pods[1].door.metrics.text(false).unwrap();
-        let line = figures.lines().find_map(|line| line.strip_prefix("mooring_server_forwards_total "));
-        line.unwrap().to_owned()
-    };
     for (number, session) in (1..).zip([&HeaderValue::from_static("whatever"), &token]) {
         let (_, headers, body) = collect(fleet.pods[1].ask(modern(&fleet.pods[1], session)).await).await;
         assert!(body.ends_with(br#"{"of":"the backend"}"#) && !headers.contains_key(SESSION));
         assert!(!two.last().headers().contains_key(SESSION));
-        assert_eq!((one.calls(), two.calls(), forwards().as_str()), (of_the_first, number, "0"));
+        assert_eq!((one.calls(), two.calls(), fleet.forwards(1)), (of_the_first, number, 0));
     }
     // The same token in the other era is passed on.
-    assert_eq!((fleet.call(1, &token).await.0, two.calls(), forwards().as_str()), (200, 2, "1"));
+    assert_eq!((fleet.call(1, &token).await.0, two.calls(), fleet.forwards(1)), (200, 2, 1));
 }
 
 #[tokio::test]
@@ -113,4 +108,27 @@ async fn a_stateless_server_has_no_sessions() {
     }
     assert_eq!(text(front.ask(front.bare("GET", "/weather/sse")).await).await.0, 404);
     assert_eq!(front.door.status().sessions, 0);
+}
+
+#[tokio::test]
+async fn a_server_that_becomes_stateless_passes_nothing_on() {
+    let (one, two) = (Memory::default().serve().await, Memory::default().serve().await);
+    let fleet = Fleet::of(&[&one, &two], |_| {}).await;
+    let token = fleet.initialize(0).await;
+    let set = |mode: &str| {
+        for (front, backend) in fleet.pods.iter().zip([&one, &two]) {
+            let mut config = http_config(backend.port);
+            config["sessions"] = json!({"mode": mode});
+            reconfigure(front, &config);
+        }
+    };
+    set("Stateless");
+    assert_eq!(fleet.call(1, &token).await, (404, r#"{"of":"the backend"}"#.into()));
+    assert!(!two.last().headers().contains_key(SESSION));
+    for method in ["GET", "DELETE"] {
+        assert_eq!(answer(&fleet.pods[1], method, Some(&token)).await.0, 405, "{method}");
+    }
+    assert_eq!((one.calls(), two.calls(), fleet.forwards(1)), (1, 1, 0));
+    set("Sticky");
+    assert_eq!((fleet.call(1, &token).await.0, two.calls(), fleet.forwards(1)), (200, 1, 1), "the token is good");
 }

@@ -1,12 +1,12 @@
 //! The older HTTP+SSE transport, whose sessions the front door keeps itself.
 
-use http::{HeaderValue, Response};
+use http::{HeaderValue, Request, Response};
 use serde_json::Value;
 
-use super::fleet::{CALL, Fleet, INITIALIZE, Memory, answer, request, token};
+use super::fleet::{CALL, Fleet, INITIALIZE, Memory, another_caller, answer, reconfigure, request, token};
 use crate::body::Body;
 use crate::sse::event::Events;
-use crate::tests::front::{Front, collect, text};
+use crate::tests::front::{Front, collect, http_config, text};
 
 /// What the first event of a stream names.
 async fn endpoint(response: Response<Body>) -> (String, Events<Body>) {
@@ -16,10 +16,14 @@ async fn endpoint(response: Response<Body>) -> (String, Events<Body>) {
     (String::from_utf8(first.data.unwrap()).unwrap(), events)
 }
 
-async fn say(front: &Front, endpoint: &str, message: &str) -> u16 {
+fn message(front: &Front, endpoint: &str, message: &str) -> Request<Body> {
     let mut request = front.post(message);
     *request.uri_mut() = endpoint.parse().unwrap();
-    text(front.ask(request).await).await.0
+    request
+}
+
+async fn say(front: &Front, endpoint: &str, message: &str) -> u16 {
+    text(front.ask(self::message(front, endpoint, message)).await).await.0
 }
 
 #[tokio::test]
@@ -47,6 +51,30 @@ async fn an_older_client_reaches_its_pod_through_every_other() {
     drop(events);
     crate::tests::eventually("the session is over", || fleet.pods[0].door.status().sessions == 1).await;
     assert_eq!(say(&fleet.pods[1], &endpoint, CALL).await, 404);
+}
+
+#[tokio::test]
+async fn the_address_for_messages_is_good_for_its_client_and_its_time_alone() {
+    let (one, two) = (Memory::default().serve().await, Memory::default().serve().await);
+    let fleet = Fleet::of(&[&one, &two], |_| {}).await;
+    let (endpoint, _events) = endpoint(fleet.pods[0].ask(fleet.pods[0].bare("GET", "/weather/sse")).await).await;
+    for front in fleet.pods.iter().rev() {
+        let as_bob = another_caller(front);
+        let theirs = as_bob(message(front, &endpoint, CALL));
+        let (status, body) = text(front.ask(theirs).await).await;
+        assert!(status == 404 && body.contains("-32001"), "{status} {body}");
+    }
+    assert_eq!(fleet.forwards(1), 0, "the pod that it came to knows");
+    for front in &fleet.pods {
+        assert_eq!(say(front, &endpoint, INITIALIZE).await, 202);
+    }
+    for (front, backend) in fleet.pods.iter().zip([&one, &two]) {
+        let mut config = http_config(backend.port);
+        config["sessions"] = serde_json::json!({"maxAgeMs": 0});
+        reconfigure(front, &config);
+        assert_eq!(say(front, &endpoint, CALL).await, 404);
+    }
+    assert_eq!((fleet.forwards(1), fleet.pods[0].door.status().sessions), (1, 1));
 }
 
 #[tokio::test]

@@ -1,23 +1,31 @@
 //! What one pod makes of session ids.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::{HeaderValue, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::fleet::{CALL, Fleet, INITIALIZE, Memory, SESSION, address, answer, initialize, pod, request, token, uid};
-use crate::body::Body;
+use super::fleet::{
+    CALL, Fleet, INITIALIZE, Memory, SESSION, address, another_caller, answer, initialize, pod, request, token, uid,
+};
+use crate::accept::{self, Rim};
+use crate::clock;
 use crate::door::{Answered, Door, Phase};
+use crate::metrics::Listener;
+use crate::pipeline;
 use crate::refusal::json;
 use crate::session::keys::tests::entry;
 use crate::session::pod::Pod;
 use crate::session::registry::Whose;
 use crate::tests::backend::Backend;
 use crate::tests::eventually;
-use crate::tests::front::{Front, collect, http_config, key, next, record, text};
+use crate::tests::front::{Front, collect, http_config, next, text};
 use crate::who::Subject;
+use crate::wire::lost;
 
 /// What a client is told that names no session.
 fn is_unknown((status, body): &(u16, String)) -> bool {
@@ -46,20 +54,6 @@ async fn the_client_gets_a_token_and_the_backend_its_own_id() {
     }
     assert_eq!(front.door.status().sessions, 2);
     assert_eq!(front.door.status().session_keys.current.as_deref(), Some("01010101"));
-}
-
-/// Lets a second caller in, and returns what makes a request theirs.
-fn another_caller(front: &Front) -> impl Fn(http::Request<Body>) -> http::Request<Body> + use<> {
-    let bob = key(2);
-    let of_bob = record(&bob, None).replace("\"s\"", "\"bob\"");
-    front.keys.swap(&[(front.key.id(), &record(&front.key, None)), (bob.id(), &of_bob)]);
-    front.reloader().reload();
-    move |mut request| {
-        let bearer = HeaderValue::try_from(format!("Bearer {}", bob.expose())).unwrap();
-        request.headers_mut().remove("x-api-key");
-        request.headers_mut().insert("authorization", bearer);
-        request
-    }
 }
 
 #[tokio::test]
@@ -276,6 +270,46 @@ async fn an_idle_session_ends_at_the_backend_too() {
     eventually("the other is over, too", || memory.alive() == 0).await;
 }
 
+#[tokio::test]
+async fn who_is_gone_without_a_word_uses_no_session() {
+    const PATIENCE: Duration = Duration::from_secs(3);
+    let memory = Memory::default();
+    let backend = memory.serve().await;
+    let mut config = http_config(backend.port);
+    config["sessions"] = serde_json::json!({"idleTimeoutMs": 200});
+    let front = pod(0, 1, &config);
+    front.run(crate::session::expire(front.door.clone()));
+    let token = initialize(&front).await;
+    let (stream, mut client) = lost::tests::connected().await;
+    lost::notice(&stream, PATIENCE).unwrap();
+    let (door, limits) = (Arc::clone(&front.door), Arc::clone(&front.door));
+    let rim = Rim {
+        listener: Listener::PUBLIC,
+        limits: Arc::new(move || limits.wire_limits()),
+        metrics: Arc::clone(&door.metrics),
+    };
+    let handler = move |arrival, request| pipeline::answer(Arc::clone(&door), arrival, request);
+    front.run(accept::connection(stream, [10, 0, 0, 9].into(), false, rim, front.door.phases(), handler));
+    let request = format!(
+        "GET /weather/mcp HTTP/1.1\r\nHost: mcp.example.com\r\nx-api-key: {}\r\nAccept: text/event-stream\r\n\
+         mcp-session-id: {}\r\n\r\n",
+        front.key.expose(),
+        token.to_str().unwrap()
+    );
+    client.write_all(request.as_bytes()).await.unwrap();
+    let (mut heard, mut piece) = (Vec::new(), [0; 1024]);
+    while !heard.windows(7).any(|bytes| bytes == b"data: 1") {
+        let read = client.read(&mut piece).await.unwrap();
+        assert!(read > 0, "it ended");
+        heard.extend_from_slice(&piece[..read]);
+    }
+    let gone = clock::instant();
+    lost::tests::unplug(&client);
+    eventually("its session is over", || memory.alive() == 0).await;
+    assert!(gone.elapsed() > PATIENCE / 2, "an open stream is use");
+    assert_eq!((backend.last().method().as_str(), front.door.status().sessions), ("DELETE", 0));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_session_is_idle_however_often_keys_change() {
     let mut config = http_config(1);
@@ -406,4 +440,17 @@ async fn a_draining_pod_begins_no_session_and_serves_those_that_it_has() {
     };
     let (answer, ()) = tokio::join!(running, stopping);
     assert_eq!(text(answer).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_stream_of_another_pod_ends_cleanly_with_the_pod_that_passes_it_on() {
+    let (one, two) = (Memory::default().serve().await, Memory::default().serve().await);
+    let fleet = Fleet::of(&[&one, &two], |_| {}).await;
+    let token = fleet.initialize(0).await;
+    let mut stream = fleet.pods[1].ask(request(&fleet.pods[1], "GET", Some(&token))).await;
+    assert_eq!(next(&mut stream).await.unwrap(), "data: 1\n\n");
+    fleet.pods[1].door.enter(Phase::Stopping);
+    assert_eq!(stream.into_body().collect().await.unwrap().to_bytes(), "");
+    eventually("the backend knows that nobody reads any more", || one.open() == 0).await;
+    assert_eq!(fleet.call(0, &token).await.0, 200, "its session lives on");
 }
