@@ -27,7 +27,7 @@ const DRAIN: Duration = Duration::from_secs(60);
 /// How long a pod that is to stop serves as before.
 const LINGER: Duration = Duration::from_secs(10);
 /// How many seconds a call takes that goes on in a pod whose sessions are over.
-const LONG: usize = 100;
+const LONG: usize = 120;
 
 /// server-everything in so many pods, which measure their use of CPU and give their sessions little time to go.
 fn everything(room: &Room, name: &str, replicas: u8) -> Value {
@@ -211,7 +211,7 @@ pub(crate) async fn the_number_of_pods_changes_hands_and_never_falls(room: Room)
 
 pub(crate) async fn sessions_outlive_their_pods_and_find_fresh_ones(room: Room) -> Result<()> {
     let mut spec = everything(&room, "breathing", 3);
-    spec["limits"]["callTimeout"] = "2m".into();
+    spec["limits"]["callTimeout"] = "3m".into();
     room.serve("breathing", &spec).await?;
     let ways = room.entrances("breathing", KEY).await?;
     let stays = serving(&room, "breathing", 3).await?.first().context("a pod")?.name_any();
