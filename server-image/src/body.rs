@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _};
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::clock;
 use crate::refusal::Refusal;
 use crate::wire::fault::Fault;
+use crate::wire::load::Room;
 
 /// Why a body broke off.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -34,8 +35,15 @@ pub fn empty() -> Body {
     Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 
-/// Reads a JSON body of at most `limit` bytes until `deadline`. On refusal a part of it may be left.
-pub async fn read(headers: &HeaderMap, body: &mut Body, limit: u64, deadline: Instant) -> Result<Bytes, Refusal> {
+/// Reads a JSON body of at most `limit` bytes until `deadline`; its bytes keep their `room` as long as anybody has them. On
+/// refusal a part of it may be left.
+pub async fn read(
+    headers: &HeaderMap,
+    body: &mut Body,
+    limit: u64,
+    room: Room,
+    deadline: Instant,
+) -> Result<Bytes, Refusal> {
     let declared = declared_length(headers);
     if declared.is_some_and(|length| length > limit) {
         return Err(Refusal::TooLarge { limit });
@@ -43,9 +51,7 @@ pub async fn read(headers: &HeaderMap, body: &mut Body, limit: u64, deadline: In
     if !is_json(headers) {
         return Err(Refusal::MediaType);
     }
-    let mut first: Option<Bytes> = None;
-    let mut whole = BytesMut::new();
-    let mut length: u64 = 0;
+    let mut arriving = Arriving::new(declared, limit, room);
     loop {
         let frame = match timeout_at(deadline, body.frame()).await {
             Err(_) => return Err(Refusal::BodySlow),
@@ -54,22 +60,82 @@ pub async fn read(headers: &HeaderMap, body: &mut Body, limit: u64, deadline: In
             Ok(Some(Ok(frame))) => frame,
         };
         let Ok(data) = frame.into_data() else { continue }; // trailers say nothing here
-        length += data.len() as u64;
-        if length > limit {
+        if (arriving.length() + data.len()) as u64 > limit {
             return Err(Refusal::TooLarge { limit });
         }
-        if length == data.len() as u64 {
-            first = Some(data); // most bodies come in one piece, which needs no copy
-            continue;
-        }
-        if let Some(first) = first.take() {
-            let rest = declared.map_or(data.len(), |declared| usize::try_from(declared).unwrap_or_default());
-            whole.reserve(rest.max(first.len() + data.len()));
-            whole.extend_from_slice(&first);
-        }
-        whole.extend_from_slice(&data);
+        arriving.push(data)?;
     }
-    Ok(first.unwrap_or_else(|| whole.freeze()))
+    let (bytes, room) = arriving.finish();
+    Ok(held(bytes, room))
+}
+
+/// So much of a declared length is believed before it has arrived.
+const BELIEVED: usize = 64 * 1024;
+
+/// A body as it arrives, in the room that it takes.
+pub struct Arriving {
+    first: Bytes,
+    whole: Vec<u8>,
+    room: Room,
+    /// Room that it begins with when it comes in pieces.
+    begin: usize,
+    /// Its length, as far as that is known.
+    most: usize,
+}
+
+impl Arriving {
+    /// A body of at most `limit` bytes, or of its declared length.
+    pub fn new(declared: Option<u64>, limit: u64, room: Room) -> Self {
+        let size = |length| usize::try_from(length).unwrap_or(usize::MAX);
+        let begin = declared.map_or(0, |length| size(length).min(BELIEVED));
+        Self { first: Bytes::new(), whole: Vec::new(), room, begin, most: size(declared.unwrap_or(limit)) }
+    }
+
+    /// How much there is.
+    pub fn length(&self) -> usize {
+        self.first.len() + self.whole.len()
+    }
+
+    /// Takes the next piece; 503 where there is no room for it.
+    pub fn push(&mut self, data: Bytes) -> Result<(), Refusal> {
+        let length = self.length() + data.len();
+        if length == data.len() {
+            self.room.grow_to(length)?;
+            self.first = data; // most bodies come in one piece, which needs no copy
+            return Ok(());
+        }
+        if length > self.whole.capacity() {
+            // Whoever declares much and sends little has no more room than for twice that.
+            let capacity = length.saturating_mul(2).max(self.begin).min(self.most).max(length);
+            self.room.grow_to(capacity)?;
+            self.whole.reserve_exact(capacity - self.whole.len());
+        }
+        self.whole.extend_from_slice(&std::mem::take(&mut self.first));
+        self.whole.extend_from_slice(&data);
+        Ok(())
+    }
+
+    /// All of it.
+    pub fn finish(self) -> (Bytes, Room) {
+        let Self { first, whole, room, .. } = self;
+        (if whole.is_empty() { first } else { whole.into() }, room)
+    }
+}
+
+/// Bytes that keep their room for as long as anybody has any of them.
+pub fn held(bytes: Bytes, room: Room) -> Bytes {
+    struct Held {
+        bytes: Bytes,
+        _room: Room,
+    }
+
+    impl AsRef<[u8]> for Held {
+        fn as_ref(&self) -> &[u8] {
+            &self.bytes
+        }
+    }
+
+    Bytes::from_owner(Held { bytes, _room: room })
 }
 
 /// Why a body broke off: malformed, or its sender is gone.
@@ -186,28 +252,43 @@ fn is_json(headers: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
+    use prometheus_client::metrics::gauge::Gauge;
 
     use super::*;
 
-    /// Reads a body that comes in these pieces.
-    async fn piecewise(pieces: &[Bytes], declared: bool) -> Bytes {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+    /// The head of a request whose body has a declared length, or none.
+    fn head(declared: Option<usize>) -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let length: usize = pieces.iter().map(Bytes::len).sum();
-        if declared {
-            headers.insert(CONTENT_LENGTH, length.into());
-        }
+        headers.extend(declared.map(|length| (CONTENT_LENGTH, length.into())));
+        headers
+    }
+
+    type Frames = futures::stream::BoxStream<'static, Result<Frame<Bytes>, BodyError>>;
+
+    /// A body that comes in these pieces, and ends in this way.
+    fn body_of(pieces: &[Bytes], end: Frames) -> Body {
         let frames: Vec<_> = pieces.iter().cloned().map(|piece| Ok(Frame::data(piece))).collect();
-        let mut body = StreamBody::new(futures::stream::iter(frames)).boxed_unsync();
-        let deadline = clock::instant() + Duration::from_secs(60);
-        read(&headers, &mut body, length as u64, deadline).await.unwrap()
+        StreamBody::new(futures::stream::iter(frames).chain(end)).boxed_unsync()
+    }
+
+    /// Reads a body that comes in these pieces, and tells what it holds.
+    async fn piecewise(pieces: &[Bytes], declared: bool) -> (Bytes, Gauge) {
+        let length: usize = pieces.iter().map(Bytes::len).sum();
+        let (held, mut body) = (Gauge::default(), body_of(pieces, futures::stream::empty().boxed()));
+        let room = Room::among(&held, 1024 * 1024);
+        let headers = head(declared.then_some(length));
+        (read(&headers, &mut body, length as u64, room, clock::instant() + DAY).await.unwrap(), held)
     }
 
     #[tokio::test]
     async fn a_body_in_one_piece_is_not_copied() {
         let piece = Bytes::from(vec![b' '; 64 * 1024]);
         for declared in [true, false] {
-            assert_eq!(piecewise(std::slice::from_ref(&piece), declared).await.as_ptr(), piece.as_ptr());
+            let (whole, held) = piecewise(std::slice::from_ref(&piece), declared).await;
+            assert_eq!((whole.as_ptr(), held.get()), (piece.as_ptr(), 64 * 1024));
         }
     }
 
@@ -216,10 +297,40 @@ mod tests {
         let text: Bytes = (0..64 * 1024).map(|at: u32| at.to_le_bytes()[0]).collect();
         // One that grew would have doubled from the two pieces with which it began, to another size.
         let pieces: Vec<_> = text.chunks(1000).map(Bytes::copy_from_slice).collect();
-        let whole = piecewise(&pieces, true).await;
-        assert_eq!(whole, text);
-        assert_eq!(whole.try_into_mut().unwrap().capacity(), text.len());
-        assert_eq!(piecewise(&pieces, false).await, text);
+        let (whole, held) = piecewise(&pieces, true).await;
+        assert_eq!((&whole, held.get()), (&text, 64 * 1024));
+        drop(whole);
+        assert_eq!(held.get(), 0);
+        assert_eq!(piecewise(&pieces, false).await.0, text);
+    }
+
+    /// However little of a body arrives, and however it ends: what it takes is at most twice that, or what is believed of its
+    /// declared length, and all of it is given back.
+    #[tokio::test(start_paused = true)]
+    async fn what_a_body_takes_is_little_more_than_has_arrived_and_is_given_back() {
+        const DECLARED: usize = 4 * 1024 * 1024;
+        let pieces = vec![Bytes::from(vec![b' '; 100_000]); DECLARED / 100_000];
+        let held = Gauge::default();
+        for (arrived, declared) in [0, 1, 2, 3, 5, 41].into_iter().flat_map(|n| [(n, None), (n, Some(DECLARED))]) {
+            let pieces = &pieces[..arrived];
+            let ask = async |end: Option<BodyError>, total: usize| {
+                let end = futures::stream::iter(end.map(Err)).chain(futures::stream::pending());
+                let (mut body, headers) = (body_of(pieces, end.boxed()), head(declared));
+                let room = Room::among(&held, total as u64);
+                read(&headers, &mut body, DECLARED as u64, room, clock::instant() + DAY).await.unwrap_err()
+            };
+            let mut waiting = Box::pin(ask(None, DECLARED));
+            assert!(waiting.as_mut().now_or_never().is_none());
+            let (least, most) = (arrived * 100_000, DECLARED.min(arrived * 200_000));
+            assert!((least..=most).contains(&usize::try_from(held.get()).unwrap()), "{} of {least}", held.get());
+            drop(waiting); // its client is gone
+            assert_eq!(held.get(), 0, "left after {arrived}");
+            assert_eq!((ask(None, DECLARED).await, held.get()), (Refusal::BodySlow, 0));
+            assert_eq!((ask(Some("gone".into()), DECLARED).await, held.get()), (Refusal::BodyBroken, 0));
+            if arrived > 0 {
+                assert_eq!((ask(None, least - 1).await, held.get()), (Refusal::BodiesFull, 0));
+            }
+        }
     }
 
     #[test]

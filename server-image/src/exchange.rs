@@ -114,9 +114,20 @@ impl Exchange {
 
     /// Messages: read them whole, look at them, pass them on.
     async fn post(&mut self, parts: &mut Parts, body: &mut Body, entry: &mut Entry) -> Result<Served, Refused> {
+        let timeout = self.rules.call_timeout.min(self.rules.body_timeout);
+        let bytes = self.read(&parts.headers, body, self.arrival.instant + timeout).await?;
+        self.message(parts, bytes, entry).await
+    }
+
+    /// Reads a body within the limits.
+    pub async fn read(&self, headers: &HeaderMap, body: &mut Body, deadline: Instant) -> Result<Bytes, Refusal> {
+        let room = self.door.metrics.room_for_body(self.rules.body_bytes_total);
+        body::read(headers, body, self.rules.body_bytes, room, deadline).await
+    }
+
+    /// Serves messages that were read, and tells when the answer must have ended.
+    pub async fn message(&mut self, parts: &mut Parts, bytes: Bytes, entry: &mut Entry) -> Result<Served, Refused> {
         let deadline = self.arrival.instant + self.rules.call_timeout;
-        let arrived = deadline.min(self.arrival.instant + self.rules.body_timeout);
-        let bytes = body::read(&parts.headers, body, self.rules.body_bytes, arrived).await?;
         let takes_events = headers::asks(&parts.headers, "text/event-stream");
         let (admitted, part, work) = self.judge(parts, &bytes, entry)?;
         let deadline = (!admitted.endless).then_some(deadline);

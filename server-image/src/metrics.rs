@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::session::registry::InUse;
-use crate::wire::load::Permit;
+use crate::wire::load::{Permit, Room};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StatusClass {
@@ -52,6 +52,7 @@ pub struct Metrics {
     refusals: Family<Reason, Counter>,
     backend_errors: Family<Reason, Counter>,
     in_flight: Gauge,
+    body_bytes: Gauge,
     streams: Gauge,
     sessions: Gauge,
     reloads: Counter,
@@ -70,6 +71,7 @@ impl Default for Metrics {
             refusals: Family::default(),
             backend_errors: Family::default(),
             in_flight: Gauge::default(),
+            body_bytes: Gauge::default(),
             streams: Gauge::default(),
             sessions: Gauge::default(),
             reloads: Counter::default(),
@@ -84,6 +86,7 @@ impl Default for Metrics {
         registry.register("refusals", "Requests refused by the front door itself", metrics.refusals.clone());
         registry.register("backend_errors", "Exchanges that the backend failed", metrics.backend_errors.clone());
         registry.register("in_flight", "Requests whose answer has not ended", metrics.in_flight.clone());
+        registry.register("body_bytes", "Bytes of request bodies that are held", metrics.body_bytes.clone());
         registry.register("event_streams", "Open event streams", metrics.streams.clone());
         registry.register("sessions", "Sessions that this pod owns", metrics.sessions.clone());
         registry.register("reloads", "Changes of configuration or keys that came into force", metrics.reloads.clone());
@@ -156,6 +159,11 @@ impl Metrics {
     pub fn begin(&self, room: Permit) -> InFlight {
         self.in_flight.inc();
         InFlight { requests: self.in_flight.clone(), streams: None, room, session: None }
+    }
+
+    /// Room for the body of a request, where all of them together have `limit` bytes.
+    pub fn room_for_body(&self, limit: u64) -> Room {
+        Room::among(&self.body_bytes, limit)
     }
 
     /// Open connections of that listener.

@@ -180,7 +180,8 @@ async fn routed(
     if let Some(away) = standing.away() {
         // On the heap, so that a request that stays here has no room for it.
         let posts = route == Route::Endpoint && parts.method == Method::POST;
-        if !posts || !Box::pin(forward::initializes(body, arrival.instant + rules.body_timeout)).await? {
+        let room = door.metrics.room_for_body(rules.body_bytes_total);
+        if !posts || !Box::pin(forward::initializes(body, room, arrival.instant + rules.body_timeout)).await? {
             return Ok(Box::pin(forward::pass_on(door, away, &seen, parts, body)).await?);
         }
     }

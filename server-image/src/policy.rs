@@ -38,6 +38,7 @@ pub fn print(rules: &Rules, keys: &KeySet, transport: ServedOver) {
         auth = if rules.anonymous { "key or anonymous" } else { "key" },
         keys = keys.len(),
         body_bytes = rules.body_bytes,
+        body_bytes_total = rules.body_bytes_total,
         call_timeout_seconds = rules.call_timeout.as_secs_f64(),
         connections = rules.wire.connections,
         requests = rules.requests,

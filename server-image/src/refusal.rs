@@ -52,6 +52,9 @@ pub enum Refusal {
     /// `limits.requests` are being answered.
     #[error("Service unavailable: this replica answers as many requests as it may; try again")]
     Busy,
+    /// `limits.bodyBytesTotal` are held.
+    #[error("Service unavailable: this replica holds as many bytes of request bodies as it may; try again")]
+    BodiesFull,
     /// `limits.streamsPerPrincipal` are open.
     #[error("Too many requests: this key has as many event streams open as it may have, {limit}")]
     TooManyStreams {
@@ -195,6 +198,7 @@ impl Refusal {
             | Self::Stopping
             | Self::Crowded
             | Self::Busy
+            | Self::BodiesFull
             | Self::SessionsFull
             | Self::SessionsUnsealed
             | Self::BackendAway => StatusCode::SERVICE_UNAVAILABLE,
@@ -241,6 +245,7 @@ impl Refusal {
             Self::Wire(fault) => fault.label(),
             Self::Crowded => "connections",
             Self::Busy => "requests",
+            Self::BodiesFull => "body_bytes",
             Self::TooManyStreams { .. } => "streams",
             Self::HostMissing | Self::HostMalformed | Self::HostAmbiguous => "host_malformed",
             Self::HostUnknown => "host_unknown",
@@ -336,6 +341,7 @@ impl Refusal {
             Self::NotConfigured
             | Self::Stopping
             | Self::Busy
+            | Self::BodiesFull
             | Self::SessionsFull
             | Self::SessionsUnsealed
             | Self::TooManyStreams { .. }
@@ -436,6 +442,7 @@ mod tests {
             Refusal::Wire(Fault::Version),
             Refusal::Crowded,
             Refusal::Busy,
+            Refusal::BodiesFull,
             Refusal::TooManyStreams { limit: 3 },
             Refusal::HostMissing,
             Refusal::HostMalformed,

@@ -35,6 +35,8 @@ pub struct Rules {
     pub paths: Paths,
     /// Largest request body in bytes.
     pub body_bytes: u64,
+    /// Most bytes of request bodies that are held at once, no fewer than one body may have.
+    pub body_bytes_total: u64,
     /// From a call's first byte to the end of its answer.
     pub call_timeout: Duration,
     /// For a request's body to arrive.
@@ -170,6 +172,7 @@ impl Rules {
             key_secrets: security.key_secrets,
             paths: Paths::new(&path).pointing_to_older(surroundings.older),
             body_bytes: limits.body_bytes,
+            body_bytes_total: limits.body_bytes_total.max(limits.body_bytes),
             call_timeout,
             body_timeout: Duration::from_millis(limits.body_timeout_ms),
             requests: usize::try_from(limits.requests).unwrap_or(usize::MAX),

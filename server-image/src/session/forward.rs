@@ -9,7 +9,6 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
 use http::header::{AUTHORIZATION, EXPECT, HOST};
 use http::request::Parts;
 use http::uri::{Authority, Scheme};
@@ -32,7 +31,7 @@ use super::place::Away;
 use super::pod::Pod;
 use super::silence::{self, Listened};
 use super::{entropy, proof};
-use crate::body::{self, Body, BodyError, empty};
+use crate::body::{self, Arriving, Body, BodyError, empty};
 use crate::clock;
 use crate::door::{Door, Phase};
 use crate::headers::{self, REQUEST_ID, SESSION, Seen};
@@ -41,6 +40,7 @@ use crate::refusal::Refusal;
 use crate::sse::upstream;
 use crate::stream::{self, Terms};
 use crate::who::API_KEY;
+use crate::wire::load::Room;
 
 /// Longest time until a pod is reached, or others who try have failed to. A front door that is started anew refuses
 /// connections for a second or two.
@@ -300,21 +300,22 @@ async fn send(
 const BEGINNING: usize = 64 * 1024;
 
 /// Whether a body is an `initialize`, which every pod answers itself whatever old session it names; one is short. The body
-/// is as it was afterwards.
-pub async fn initializes(body: &mut Body, deadline: Instant) -> Result<bool, Refusal> {
-    let (mut beginning, mut whole) = (BytesMut::new(), false);
-    while !whole && beginning.len() < BEGINNING {
+/// is as it was afterwards. What is to be passed on keeps its `room`; an `initialize` has its own when it is read.
+pub async fn initializes(body: &mut Body, room: Room, deadline: Instant) -> Result<bool, Refusal> {
+    let (mut beginning, mut whole) = (Arriving::new(None, BEGINNING as u64, room), false);
+    while !whole && beginning.length() < BEGINNING {
         match timeout_at(deadline, body.frame()).await.map_err(|_| Refusal::BodySlow)? {
             None => whole = true,
             Some(frame) => {
                 let frame = frame.map_err(|error| body::broken(error.as_ref()))?;
-                beginning.extend_from_slice(frame.data_ref().map(Bytes::as_ref).unwrap_or_default());
+                beginning.push(frame.into_data().unwrap_or_default())?;
                 whole = body.is_end_stream();
             }
         }
     }
-    let beginning = beginning.freeze();
+    let (beginning, room) = beginning.finish();
     let initializes = whole && memmem::find(&beginning, b"initialize").is_some() && is_initialize(&beginning);
+    let beginning = if initializes { beginning } else { body::held(beginning, room) };
     *body = if whole { body::full(beginning) } else { upstream::after(beginning, std::mem::replace(body, empty())) };
     Ok(initializes)
 }
@@ -360,9 +361,27 @@ fn request(parts: &mut Parts, seen: &Seen) -> Result<Request<()>, Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use prometheus_client::metrics::gauge::Gauge;
+
     use super::*;
     use crate::session::keys::tests::ring;
     use crate::session::pod::Uid;
+
+    #[tokio::test]
+    async fn what_is_looked_at_keeps_its_room_until_it_is_passed_on() {
+        const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#;
+        const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        let (all, deadline) = (Gauge::default(), clock::instant() + ATTEMPT);
+        for (text, initialize, kept) in [(INITIALIZE, true, 0), (PING, false, PING.len())] {
+            let mut body = body::full(text);
+            assert_eq!(initializes(&mut body, Room::among(&all, 100), deadline).await, Ok(initialize));
+            assert_eq!(usize::try_from(all.get()), Ok(kept), "{text}");
+            assert_eq!(body.collect().await.unwrap().to_bytes(), text);
+            assert_eq!(all.get(), 0, "{text}");
+            let refused = initializes(&mut body::full(text), Room::among(&all, 1), deadline).await;
+            assert_eq!((refused, all.get()), (Err(Refusal::BodiesFull), 0));
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn the_wait_for_others_who_try_has_an_end() {

@@ -27,7 +27,7 @@ use http_body_util::BodyExt as _;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use crate::body::{self, Body, empty};
+use crate::body::{Body, empty};
 use crate::commit::event_stream;
 use crate::door::Phase;
 use crate::exchange::Exchange;
@@ -109,7 +109,7 @@ pub async fn message(
     };
     let token = token.ok_or(Refusal::SessionUnknown)?;
     let session = exchange.door.sse.older.find(token, &exchange.principal.subject())?;
-    let bytes = body::read(&parts.headers, body, exchange.rules.body_bytes, deadline(&exchange)).await?;
+    let bytes = exchange.read(&parts.headers, body, deadline(&exchange)).await?;
     let said = Said::of(bytes)?;
     entry.method(said.method.as_deref());
     let headers = std::mem::take(&mut parts.headers);

@@ -20,7 +20,7 @@ use super::life::Life;
 use super::outbox::{Gone, Outbox, outbox};
 use super::view::{FromServer, Id, from_server, given_up};
 use super::{Older, Said, begun, deadline, endpoint_event, upstream, with_status};
-use crate::body::{Body, empty, full};
+use crate::body::{Body, empty};
 use crate::clock;
 use crate::door::Door;
 use crate::era::LEGACY;
@@ -204,7 +204,7 @@ impl Session {
         exchange.standing = Standing::Raw; // the server's id is known here alone
         let mut parts = self.parts(&Method::POST, caller.headers.clone())?;
         let mut entry = Entry::new(&parts, &exchange.seen.request_id);
-        let (response, deadline) = exchange.serve(&mut parts, &mut full(bytes), &mut entry).await?;
+        let (response, deadline) = exchange.message(&mut parts, bytes, &mut entry).await?;
         Ok(exchange.stream_back(response, deadline))
     }
 

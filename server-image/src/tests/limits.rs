@@ -5,19 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, Version};
+use http::{HeaderMap, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt as _, Empty, StreamBody};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
 use super::backend::Backend;
 use super::front::{Front, http_config, key, record};
 use super::{eventually, http_2};
-use crate::body::BodyError;
+use crate::body::{Body, BodyError};
 use crate::refusal;
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
@@ -249,6 +250,76 @@ async fn requests_beyond_the_limit_are_shed_and_those_that_run_go_on() {
     assert_eq!(first.await.unwrap(), (200, "\"pong\"".into()));
     assert_eq!(super::front::text(front.ask(front.post(PING)).await).await.0, 200);
     assert_eq!(backend.calls(), 2);
+}
+
+/// A request whose body comes as it is sent.
+fn upload(front: &Front) -> (mpsc::UnboundedSender<Bytes>, Request<Body>) {
+    let (sender, pieces) = mpsc::unbounded_channel::<Bytes>();
+    let frames = futures::stream::unfold(pieces, |mut pieces| async {
+        Some((Ok::<_, BodyError>(http_body::Frame::data(pieces.recv().await?)), pieces))
+    });
+    (sender, front.post("").map(|_| StreamBody::new(frames).boxed_unsync()))
+}
+
+#[tokio::test]
+async fn bodies_beyond_what_all_may_have_are_shed_and_the_others_are_read_on() {
+    static GATE: Semaphore = Semaphore::const_new(0);
+    let backend = Backend::start(|_| async {
+        let _passed = GATE.acquire().await.unwrap();
+        refusal::json(StatusCode::OK, "\"pong\"".into())
+    })
+    .await;
+    let total = |bytes: u32| limited(backend.port, &json!({"bodyBytes": 4096, "bodyBytesTotal": bytes}));
+    let front = Arc::new(Front::new(&total(8192)));
+    let held = |bytes: usize| front.door.metrics.text(false).unwrap().1.contains(&format!("_body_bytes {bytes}\n"));
+    let tasks = TaskTracker::new();
+    let begin = |bytes: usize| {
+        let (sender, request) = upload(&front);
+        sender.send(format!("{PING:bytes$}").into()).unwrap();
+        let front = Arc::clone(&front);
+        (sender, tasks.spawn(async move { super::front::collect(front.ask(request).await).await }))
+    };
+    let shed = async |answer: JoinHandle<(StatusCode, HeaderMap, Bytes)>| {
+        let (status, headers, body) = answer.await.unwrap();
+        assert_eq!((status.as_u16(), headers["retry-after"].to_str().unwrap()), (503, "1"));
+        assert!(String::from_utf8_lossy(&body).contains("as many bytes of request bodies as it may"), "{body:?}");
+    };
+    let (first, second) = (begin(4000), begin(4000));
+    eventually("two are held", || held(8000)).await;
+    for (sender, answer) in [begin(193), begin(4000)] {
+        drop(sender);
+        shed(answer).await;
+    }
+    assert_eq!((front.refused("body_bytes"), backend.calls(), held(8000)), (2, 0, true));
+    assert_eq!(super::front::text(front.ask(front.bare("GET", "/health")).await).await.0, 200);
+    // Those that were there first are read on, to the last byte that there is room for, and held until they are answered.
+    let [first, second] = [first, second].map(|(sender, answer)| {
+        sender.send(Bytes::from(vec![b' '; 96])).unwrap();
+        answer
+    });
+    eventually("both are passed on", || backend.calls() == 2 && held(8192)).await;
+    shed(begin(PING.len()).1).await;
+    // A change holds at once.
+    front.config.swap(&[("config.json", &total(12_000).to_string())]);
+    front.reloader().reload();
+    let third = begin(3800);
+    eventually("a third is held", || held(11_992)).await;
+    shed(begin(PING.len()).1).await;
+    // Whoever leaves gives back what it had.
+    third.1.abort();
+    eventually("gone", || held(8192)).await;
+    GATE.add_permits(1);
+    for answer in [first, second] {
+        assert_eq!(answer.await.unwrap().0, 200);
+    }
+    assert!(held(0));
+    // One that may be alone has room, whatever all may have.
+    front.config.swap(&[("config.json", &total(1).to_string())]);
+    front.reloader().reload();
+    let (sender, last) = begin(4096);
+    drop(sender);
+    assert_eq!(last.await.unwrap().0, 200);
+    assert_eq!((front.refused("body_bytes"), backend.calls(), held(0)), (4, 3, true));
 }
 
 #[tokio::test]

@@ -1,9 +1,11 @@
-//! What is in use now, against what may be: requests of all callers, and event streams of each. Whoever comes last is
-//! turned away; what runs goes on.
+//! What is in use now, against what may be: requests of all callers, the bytes of their bodies, and event streams of each.
+//! Whoever comes last is turned away; what runs goes on.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use prometheus_client::metrics::gauge::Gauge;
 
 use crate::refusal::Refusal;
 use crate::who::Principal;
@@ -64,8 +66,40 @@ impl Drop for Permit {
     }
 }
 
+/// Room for the bytes of one body, until it is dropped. It begins with none.
+#[derive(Debug)]
+pub struct Room {
+    /// The bytes of all bodies.
+    all: Gauge,
+    limit: i64,
+    bytes: i64,
+}
+
+impl Room {
+    /// Room among those that `all` counts, which together have `limit` bytes.
+    pub fn among(all: &Gauge, limit: u64) -> Self {
+        Self { all: all.clone(), limit: i64::try_from(limit).unwrap_or(i64::MAX), bytes: 0 }
+    }
+
+    /// Takes what it has less than `bytes`, where that is left. Whoever is refused has no more use for what it had.
+    pub fn grow_to(&mut self, bytes: usize) -> Result<(), Refusal> {
+        let more = i64::try_from(bytes).unwrap_or(i64::MAX).saturating_sub(self.bytes).max(0);
+        let before = self.all.inc_by(more);
+        self.bytes += more;
+        if before.saturating_add(more) > self.limit { Err(Refusal::BodiesFull) } else { Ok(()) }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.all.dec_by(self.bytes);
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -91,5 +125,29 @@ mod tests {
         assert!(load.stream(&Principal::Anonymous, 1).is_ok());
         assert!(load.stream(&Principal::Anonymous, 0).is_err());
         assert!(load.streams().is_empty());
+    }
+
+    proptest! {
+        /// Whatever comes and goes: all bytes that are held are counted, no more than the limit, and none when all are gone.
+        #[test]
+        fn room_is_given_up_to_the_limit_and_given_back(
+            steps in proptest::collection::vec((0_usize..4, 0_u8..100, any::<bool>()), 0..100),
+        ) {
+            let all = Gauge::default();
+            let mut rooms: [Option<Room>; 4] = [const { None }; 4];
+            for (which, bytes, leaves) in steps {
+                let room = rooms[which].get_or_insert_with(|| Room::among(&all, 150));
+                let others = all.get() - room.bytes;
+                let fits = others + room.bytes.max(i64::from(bytes)) <= 150;
+                prop_assert_eq!(room.grow_to(bytes.into()).is_ok(), fits);
+                if leaves || !fits {
+                    rooms[which] = None;
+                }
+                prop_assert_eq!(all.get(), rooms.iter().flatten().map(|room| room.bytes).sum::<i64>());
+                prop_assert!(all.get() <= 150);
+            }
+            drop(rooms);
+            prop_assert_eq!(all.get(), 0);
+        }
     }
 }

@@ -11,11 +11,19 @@ use crate::Quantity;
 /// are durations such as `90s`. A change holds for what comes next; what runs goes on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!has(self.bodyBytesTotal) || self.bodyBytesTotal >= (has(self.bodyBytes) ? self.bodyBytes : 4194304)")
+    .message("bodyBytesTotal is at least bodyBytes (4194304 by default)"))]
 pub struct Limits {
     /// Largest request body in bytes; a larger one gets 413. Default: 4194304 (4 MiB).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1024, max = 1_073_741_824))]
     pub body_bytes: Option<i64>,
+    /// Most bytes of request bodies that one replica holds at once, which is until the server has begun to answer. Whoever
+    /// sends more gets 503 with Retry-After. The front door's memory must suffice for it. Default: 67108864 (64 MiB), or
+    /// `bodyBytes` where that is more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1024, max = 68_719_476_736_i64))]
+    pub body_bytes_total: Option<i64>,
     /// Longest time from a call's first byte to the end of its answer, for example `30m`; then it gets 504, or its
     /// stream ends. Default: `10m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

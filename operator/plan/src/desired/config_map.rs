@@ -156,8 +156,10 @@ fn limits(server: &McpServer) -> config::Limits {
     let default = config::Limits::default();
     let size = |value: Option<i64>, default| value.and_then(|value| u64::try_from(value).ok()).unwrap_or(default);
     let time = |value: Option<kube::core::Duration>, default| value.map_or(default, milliseconds);
+    let body_bytes = size(limits.body_bytes, default.body_bytes);
     config::Limits {
-        body_bytes: size(limits.body_bytes, default.body_bytes),
+        body_bytes,
+        body_bytes_total: size(limits.body_bytes_total, default.body_bytes_total).max(body_bytes),
         call_timeout_ms: time(limits.call_timeout, default.call_timeout_ms),
         connections: size(limits.connections, default.connections),
         requests: size(limits.requests, default.requests),

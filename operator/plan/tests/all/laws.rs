@@ -373,7 +373,7 @@ proptest! {
             ("trustedProxies", json!([])),
             ("auth", json!({"anonymous": false})),
             ("limits", json!({
-                "bodyBytes": 4_194_304, "callTimeout": "10m", "connections": 4096, "requests": 1024,
+                "bodyBytes": 4_194_304, "bodyBytesTotal": 67_108_864, "callTimeout": "10m", "connections": 4096, "requests": 1024,
                 "streamsPerPrincipal": 1024, "headerBytes": 16384, "headerCount": 100, "uriBytes": 8192,
                 "headerTimeout": "10s", "bodyTimeout": "60s", "idleTimeout": "120s", "writeTimeout": "60s",
             })),

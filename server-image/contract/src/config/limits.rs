@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub struct Limits {
     /// Largest request body, in bytes.
     pub body_bytes: u64,
+    /// Most bytes of request bodies that are held at once; where it is below `body_bytes`, that counts.
+    pub body_bytes_total: u64,
     /// Longest time from a request's first byte to the end of its answer, in milliseconds.
     pub call_timeout_ms: u64,
     /// Most open connections.
@@ -35,6 +37,8 @@ pub struct Limits {
 impl Limits {
     /// Default of `limits.bodyBytes`: 4 MiB, the limit of the SDKs.
     pub const BODY_BYTES: u64 = 4 * 1024 * 1024;
+    /// Default of `limits.bodyBytesTotal`: 64 MiB, a quarter of the memory that a front door has by default.
+    pub const BODY_BYTES_TOTAL: u64 = 64 * 1024 * 1024;
     /// Default of `limits.callTimeout`: 10 minutes.
     pub const CALL_TIMEOUT_MS: u64 = 10 * 60 * 1000;
     /// Default of `limits.idleTimeout`: longer than ingresses keep a connection (Traefik 90 s, nginx 60 s), so that none
@@ -46,6 +50,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             body_bytes: Self::BODY_BYTES,
+            body_bytes_total: Self::BODY_BYTES_TOTAL,
             call_timeout_ms: Self::CALL_TIMEOUT_MS,
             connections: 4096,
             requests: 1024,

@@ -126,3 +126,17 @@ async fn a_stop_waits_for_calls_and_then_ends_the_stream() {
     assert!(calling.next().await.unwrap().contains("result"));
     assert_eq!(calling.next().await, None);
 }
+
+/// It is read once, and then sent as if by a newer client.
+#[tokio::test]
+async fn the_body_of_an_older_client_is_counted_once() {
+    let (_sender, own) = feed();
+    let backend = streamable(Arc::new(Mutex::new(Some(own)))).await;
+    let mut config = http_config(backend.port);
+    config["limits"]["bodyBytesTotal"] = 4096.into();
+    let front = Front::new(&config);
+    let mut client = Client::open(&front).await;
+    let said = client.ask(&format!("{INITIALIZE:4096}")).await;
+    assert!(said["result"].is_object(), "{said}");
+    assert_eq!(backend.last().body().len(), 4096);
+}

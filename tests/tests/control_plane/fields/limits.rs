@@ -9,6 +9,7 @@ use super::case::{Case, Seen, case, leak};
 pub(super) fn cases() -> Vec<Case> {
     vec![
         limit("bodyBytes", 2048, "bodyBytes", 2048, Stay),
+        limit("bodyBytesTotal", 8_388_608, "bodyBytesTotal", 8_388_608, Stay),
         limit("callTimeout", "90s", "callTimeoutMs", 90_000, Roll),
         limit("connections", 100, "connections", 100, Stay),
         limit("requests", 50, "requests", 50, Stay),
