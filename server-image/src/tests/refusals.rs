@@ -1,10 +1,13 @@
 //! What is refused never reaches the backend, and looks the same whatever the reason of a 401.
 
+use std::time::Duration;
+
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
 
 use super::backend::Backend;
 use super::front::{Front, collect, http_config, key, record, text};
 use crate::body::{empty, full};
+use crate::clock;
 use crate::refusal::json;
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
@@ -105,6 +108,133 @@ async fn a_refused_request_never_reaches_the_backend() {
     }
     assert_eq!(collect(front.ask(front.post(PING)).await).await.0, 200);
     assert_eq!(backend.calls(), 1);
+}
+
+/// What is not read here must not be read behind it either.
+#[tokio::test]
+async fn only_what_is_declared_as_json_is_read_and_reaches_the_backend() {
+    const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}"#;
+    let backend = backend().await;
+    let front = Front::new(&http_config(backend.port));
+    let cases: &[(&[&str], u16)] = &[
+        (&["application/json"], 200),
+        (&["application/json;charset=utf-8"], 200),
+        (&["application/json ; charset=\"UTF-8\""], 200),
+        (&["APPLICATION/JSON"], 200),
+        (&[], 415),
+        (&[""], 415),
+        (&["text/plain"], 415),
+        (&["text/plain;application/json"], 415),
+        (&["text/plain, application/json"], 415),
+        (&["application/json, text/plain"], 415),
+        (&["application/json+x"], 415),
+        (&["application/x+json"], 415),
+        (&["application/json", "text/plain"], 415),
+        (&["text/plain", "application/json"], 415),
+        (&["application/json", "application/json"], 415),
+    ];
+    let mut served = 0;
+    for (types, expected) in cases {
+        let mut request = front.post(CALL);
+        request.headers_mut().remove("content-type");
+        for value in *types {
+            request.headers_mut().append("content-type", HeaderValue::from_static(value));
+        }
+        let (status, answer) = text(front.ask(request).await).await;
+        assert_eq!(status, *expected, "{types:?}: {answer}");
+        served += usize::from(status == 200);
+        assert_eq!(backend.calls(), served, "{types:?}");
+    }
+}
+
+/// Those that are read in one way only, whatever is wrong with them, are the backend's to answer, byte by byte as they came.
+#[tokio::test]
+async fn a_message_that_has_no_one_reading_never_reaches_the_backend() {
+    let backend = backend().await;
+    let mut config = http_config(backend.port);
+    config["limits"]["bodyBytes"] = 65_536.into();
+    let front = Front::new(&config);
+    let nested = format!(r#"{{"id":1,"method":"m","params":{}{}}}"#, "[".repeat(10_000), "]".repeat(10_000));
+    let unclosed = format!(r#"{{"id":1,"method":"m","params":{}"#, r#"{"a":"#.repeat(10_000));
+    let cases: &[(&str, u16)] = &[
+        // Keys in another case, and keys that are there twice.
+        (r#"{"id":1,"METHOD":"tools/call"}"#, 400),
+        (r#"{"id":1,"method":"ping","METHOD":"tools/call"}"#, 400),
+        (r#"{"ID":1,"method":"ping"}"#, 400),
+        (r#"{"id":1,"method":"tools/call","Params":{"name":"a"}}"#, 400),
+        (r#"{"id":1,"method":"tools/call","params":{"Name":"a"}}"#, 400),
+        (r#"{"id":1,"method":"tools/call","params":{"name":"a","Name":"b"}}"#, 400),
+        (r#"{"id":1,"method":"tools/call","params":{"name":"a","name":"b"}}"#, 400),
+        (r#"{"id":1,"method":"tools/call","params":{"name":"a","n\u0061me":"b"}}"#, 400),
+        (r#"{"id":1,"method":"tools/call","params":{"name":"a"},"params":{"name":"b"}}"#, 400),
+        (r#"{"id":1,"id":1,"method":"ping"}"#, 400),
+        (r#"{"id":1,"method":"ping","id":2}"#, 400),
+        // Wrong kinds.
+        (r#"{"id":true,"method":"ping"}"#, 400),
+        (r#"{"id":[1],"method":"ping"}"#, 400),
+        (r#"{"id":{},"method":"ping"}"#, 400),
+        (r#"{"id":1,"method":7}"#, 400),
+        (r#"{"id":1,"method":["ping"]}"#, 400),
+        (r#"{"id":1,"method":{"ping":1}}"#, 400),
+        (r#"{"id":1,"method":null}"#, 400),
+        (r#"{"id":1,"method":true}"#, 400),
+        (r#""ping""#, 400),
+        ("1", 400),
+        ("null", 400),
+        // Several values, and less than one.
+        (r#"{"id":1,"method":"ping"}{"id":2,"method":"ping"}"#, 400),
+        (r#"{"id":1,"method":"ping"} {}"#, 400),
+        ("{}{}", 400),
+        (r#"{"id":1,"method":"pi"#, 400),
+        (r#"{"id":1,"method":"ping""#, 400),
+        (r#"{"id":1,"method":"ping","params":{"#, 400),
+        (&nested, 400),
+        (&unclosed, 400),
+        // An id of any size has one reading. No `params`, and such as name nothing, are the backend's to judge.
+        (r#"{"id":123456789012345678901234567890,"method":"ping"}"#, 200),
+        (r#"{"id":1.5e3,"method":"ping"}"#, 200),
+        (r#"{"id":null,"method":"ping"}"#, 200),
+        (r#"{"id":1,"method":"tools/call","params":null}"#, 200),
+        (r#"{"id":1,"method":"tools/call","params":[]}"#, 200),
+        (r#"{"id":1,"method":"tools/call","params":["a"]}"#, 200),
+        (r#"{"id":1,"method":"tools/call","params":1}"#, 200),
+    ];
+    let mut served = 0;
+    for (body, expected) in cases {
+        let (status, answer) = text(front.ask(front.post(body)).await).await;
+        assert_eq!(status, *expected, "{body:.100}: {answer}");
+        served += usize::from(status == 200);
+        assert_eq!(backend.calls(), served, "{body:.100}");
+        assert!(status != 200 || backend.last().body() == body, "{body:.100}");
+        // Of a modern request it must be clear what it is about.
+        let mut modern = front.post(body);
+        modern.headers_mut().insert("mcp-protocol-version", HeaderValue::from_static("2026-07-28"));
+        let (status, answer) = text(front.ask(modern).await).await;
+        let notifies = body.contains(r#""id":null"#);
+        assert_eq!(status == 200, notifies, "{body:.100}: {answer}");
+        served += usize::from(notifies);
+        assert_eq!(backend.calls(), served, "{body:.100}");
+    }
+    assert_eq!(text(front.ask(front.post(PING)).await).await.0, 200);
+}
+
+/// No pattern is tried on it that would go over it again and again.
+#[tokio::test]
+async fn a_uri_with_many_commas_passes_at_once() {
+    let backend = backend().await;
+    let mut config = http_config(backend.port);
+    config["limits"]["bodyBytes"] = 65_536.into();
+    let front = Front::new(&config);
+    let uri = format!("file:///{}", ",".repeat(10_000));
+    let read = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{{"uri":"{uri}"}}}}"#);
+    let mut quickest = Duration::MAX;
+    for number in 1..=20 {
+        let begin = clock::instant();
+        assert_eq!(text(front.ask(front.post(&read)).await).await.0, 200);
+        quickest = quickest.min(begin.elapsed());
+        assert_eq!((backend.calls(), backend.last().body().as_ref()), (number, read.as_bytes()));
+    }
+    assert!(quickest < Duration::from_millis(10), "{quickest:?}");
 }
 
 #[tokio::test]

@@ -131,6 +131,33 @@ async fn a_body_that_is_too_large_is_refused_and_the_answer_arrives() {
     assert!(front.raw(address, request.as_bytes()).await.starts_with("HTTP/1.1 200"));
 }
 
+/// What is refused is thrown away as it comes, and not for ever.
+#[tokio::test]
+async fn a_body_without_end_is_refused_and_its_sender_cut_off() {
+    let backend = echo().await;
+    let front = Front::new(&http_config(backend.port));
+    let (mut answers, mut requests) = TcpStream::connect(front.listen().await).await.unwrap().into_split();
+    let sending = async {
+        let begin = head(&front, "Host: mcp.example.com\r\n", "Transfer-Encoding: chunked\r\n");
+        requests.write_all(begin.as_bytes()).await.unwrap();
+        let chunk = format!("{:x}\r\n{}\r\n", 64 * 1024, " ".repeat(64 * 1024));
+        let mut chunks = 0;
+        while requests.write_all(chunk.as_bytes()).await.is_ok() {
+            chunks += 1;
+        }
+        chunks
+    };
+    let reading = async {
+        let mut begin = [0; 12];
+        answers.read_exact(&mut begin).await.unwrap();
+        assert_eq!(&begin, b"HTTP/1.1 413");
+    };
+    let (chunks, ()) =
+        tokio::time::timeout(Duration::from_secs(30), async { tokio::join!(sending, reading) }).await.unwrap();
+    assert!(chunks > 0, "far beyond the limit of 4096 bytes");
+    assert_eq!((front.refused("too_large"), backend.calls()), (1, 0));
+}
+
 #[tokio::test]
 async fn a_refusal_arrives_before_a_large_body_is_sent() {
     let backend = echo().await;
