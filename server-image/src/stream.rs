@@ -62,6 +62,14 @@ struct Answer {
 }
 
 impl Answer {
+    /// Whether the deadline is over: by the timer, or by the clock as long as the answer was never waited for.
+    fn is_overdue(&mut self, cx: &mut Context<'_>) -> bool {
+        match &mut self.overdue {
+            Some(overdue) => overdue.as_mut().poll(cx).is_ready(),
+            None => self.deadline.is_some_and(|deadline| deadline <= clock::instant()),
+        }
+    }
+
     /// Ends the exchange with the backend, too, even if the client keeps its side.
     fn stop(&mut self) {
         self.ended = true;
@@ -86,7 +94,7 @@ impl HttpBody for Answer {
             this.stop();
             return Poll::Ready(None);
         }
-        if this.overdue.as_mut().is_some_and(|overdue| overdue.as_mut().poll(cx).is_ready()) {
+        if this.is_overdue(cx) {
             if this.end.is_none() {
                 this.stop();
                 tracing::info!(error = %Overdue, "an answer broke off");

@@ -1,7 +1,7 @@
 //! The relay over loopback: bytes, headers, streams, faults.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{HeaderValue, Response, StatusCode};
@@ -309,6 +309,38 @@ async fn a_stream_ends_with_the_call_timeout_and_a_listening_one_does_not() {
     assert_eq!(next(&mut listening).await.unwrap(), "data: 1\n\n");
     let more = tokio::time::timeout(Duration::from_millis(600), next(&mut listening)).await;
     assert!(more.is_err(), "still open: {more:?}");
+}
+
+/// What its client has not taken waits at the server; and there is no pause in which the time that it has could be noticed.
+#[tokio::test]
+async fn a_line_without_end_is_held_by_nobody_and_ends_with_the_call_timeout() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut config = http_config(listener.local_addr().unwrap().port());
+    config["limits"]["callTimeoutMs"] = 500.into();
+    let front = Front::new(&config);
+    let (sent, is_over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let (counted, over) = (Arc::clone(&sent), Arc::clone(&is_over));
+    front.run(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        assert!(stream.read(&mut [0; 4096]).await.unwrap() > 0);
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: ").await.unwrap();
+        while let Ok(length) = stream.write(&[b'x'; 16 * 1024]).await {
+            counted.fetch_add(length, Ordering::SeqCst);
+        }
+        over.store(true, Ordering::SeqCst);
+    });
+    let mut answer = front.ask(front.post(CALL)).await;
+    let (mut taken, mut most) = (0, 0);
+    let slowly = async {
+        while let Some(piece) = next(&mut answer).await {
+            taken += piece.len();
+            most = most.max(sent.load(Ordering::SeqCst).saturating_sub(taken));
+            tokio::time::sleep(Duration::from_millis(10)).await; // the server is always ahead
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), slowly).await.expect("the call timeout ends it");
+    assert!(most < 16 * 1024 * 1024, "more than the sockets hold: {most} bytes");
+    eventually("the exchange is given up", || is_over.load(Ordering::SeqCst)).await;
 }
 
 #[tokio::test]
