@@ -2,10 +2,10 @@
 //! called by nobody who was refused.
 
 use bytes::Bytes;
-use http::{Request, StatusCode, Version};
+use http::{HeaderValue, Request, StatusCode, Uri, Version};
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 use super::backend::Backend;
@@ -20,15 +20,16 @@ async fn open_backend() -> Backend {
     Backend::start(|_| async {
         let mut response = json_answer(StatusCode::OK, "{}".into());
         for (name, value) in [("access-control-allow-origin", "*"), ("access-control-expose-headers", "*")] {
-            response.headers_mut().insert(name, http::HeaderValue::from_static(value));
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
         }
         response
     })
     .await
 }
 
-fn guarded(port: u16) -> Front {
+fn guarded(port: u16, limits: &Value) -> Front {
     let mut config = http_config(port);
+    config["limits"] = limits.clone();
     config["security"]["hosts"] = json!(["mcp.example.com", "weather", "weather.demo.svc.cluster.local"]);
     config["security"]["allowedHosts"] = json!(["10.0.0.5:8443", "mcp.internal:*", "[2001:db8::1]:443"]);
     Front::new(&config)
@@ -129,7 +130,7 @@ const CASES: &[(&str, &[&str], u16)] = &[
 #[tokio::test]
 async fn every_case_is_answered_and_no_refused_one_is_forwarded() {
     let backend = open_backend().await;
-    let front = guarded(backend.port);
+    let front = guarded(backend.port, &json!({}));
     let address = front.listen().await;
     let mut served = 0;
     for (target, lines, expected) in CASES {
@@ -157,7 +158,7 @@ async fn every_case_is_answered_and_no_refused_one_is_forwarded() {
 #[tokio::test]
 async fn http_2_is_held_to_its_authority() {
     let backend = open_backend().await;
-    let front = guarded(backend.port);
+    let front = guarded(backend.port, &json!({}));
     let stream = TcpStream::connect(front.listen().await).await.unwrap();
     let (mut sender, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
@@ -202,26 +203,71 @@ async fn http_2_is_held_to_its_authority() {
 /// Without a key too, and whatever becomes of the request.
 #[tokio::test]
 async fn a_page_that_may_read_can_read_refusals_and_failures() {
-    let front = guarded(9);
+    let backend = Backend::start(|request| async move {
+        if request.uri().query() == Some("silence") {
+            return std::future::pending().await;
+        }
+        let mut response = json_answer(StatusCode::TEMPORARY_REDIRECT, String::new());
+        response.headers_mut().insert("location", HeaderValue::from_static("http://evil.example.com/mcp"));
+        response
+    })
+    .await;
+    let limits = json!({"bodyBytes": 4096, "callTimeoutMs": 200, "streamsPerPrincipal": 0});
+    let (away, failing) = (guarded(9, &limits), guarded(backend.port, &limits));
     let large = format!("\"{}\"", "a".repeat(8 * 1024));
-    let changes =
-        [("", 503), ("x-api-key", 401), ("content-type", 415), ("path", 404), ("size", 413), ("connections", 503)];
-    for (change, expected) in changes {
-        let path = if change == "path" { "/weather/sse-of-old" } else { "/weather/mcp" };
-        let mut request = front.post(if change == "size" { &large } else { PING });
-        *request.uri_mut() = path.parse().unwrap();
-        request.headers_mut().insert("origin", "https://app.example.com".parse().unwrap());
-        match change {
-            "x-api-key" => drop(request.headers_mut().remove("authorization")),
-            "content-type" => drop(request.headers_mut().remove("content-type")),
+    for (case, expected) in [
+        ("malformed", 400),
+        ("key", 401),
+        ("path", 404),
+        ("method", 405),
+        ("size", 413),
+        ("type", 415),
+        ("streams", 429),
+        ("redirect", 502),
+        ("away", 503),
+        ("connections", 503),
+        ("silence", 504),
+    ] {
+        let front = if matches!(case, "redirect" | "silence") { &failing } else { &away };
+        let mut request = match case {
+            "malformed" => front.post("{"),
+            "size" => front.post(&large),
+            "method" => front.bare("PUT", "/weather/mcp"),
+            "streams" => front.bare("GET", "/weather/mcp"),
+            _ => front.post(PING),
+        };
+        match case {
+            "key" => drop(request.headers_mut().remove("authorization")),
+            "type" => drop(request.headers_mut().remove("content-type")),
+            "path" => *request.uri_mut() = Uri::from_static("/weather/sse-of-old"),
+            "silence" => *request.uri_mut() = Uri::from_static("/weather/mcp?silence"),
             _ => {}
         }
-        let response = front.ask_over(request, change == "connections").await;
-        assert_eq!(response.status(), expected, "{change}");
-        assert_eq!(response.headers().contains_key("retry-after"), expected == 503, "{change}");
-        assert_eq!(response.headers()["access-control-allow-origin"], "https://app.example.com", "{change}");
-        assert!(response.headers().get_all("vary").iter().any(|value| value == "Origin"), "{change}");
+        request.headers_mut().insert("origin", HeaderValue::from_static("https://app.example.com"));
+        let response = front.ask_over(request, case == "connections").await;
+        assert_eq!(response.status(), expected, "{case}");
+        assert_eq!(response.headers().contains_key("retry-after"), matches!(expected, 429 | 503), "{case}");
+        assert_eq!(response.headers()["access-control-allow-origin"], "https://app.example.com", "{case}");
+        assert!(response.headers().get_all("vary").iter().any(|value| value == "Origin"), "{case}");
         let exposed = response.headers()["access-control-expose-headers"].to_str().unwrap();
         assert!(exposed.contains("WWW-Authenticate") && exposed.contains("Retry-After"), "{exposed}");
+    }
+}
+
+/// Whose page calls is not looked at before it is a request at all.
+#[tokio::test]
+async fn no_page_reads_why_it_was_no_request() {
+    let front = guarded(9, &json!({"uriBytes": 100, "headerBytes": 1000}));
+    let address = front.listen().await;
+    let long = "a".repeat(1000);
+    for (target, line, expected) in [
+        (format!("/weather/mcp?{long}"), "X: a".to_owned(), 414),
+        ("/weather/mcp".into(), format!("X: {long}"), 431),
+        ("/weather/mcp".into(), "X : a".into(), 400),
+    ] {
+        let head = format!("GET {target} HTTP/1.1\r\n{GOOD}\r\nOrigin: https://app.example.com\r\n{line}\r\n\r\n");
+        let answer = front.raw(address, head.as_bytes()).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {expected} ")), "{answer}");
+        assert!(!answer.contains("access-control-"), "{answer}");
     }
 }
