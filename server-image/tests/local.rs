@@ -109,16 +109,17 @@ source: {tools: [{name: here, http: {url: 'http://127.0.0.1:9/'}}]}
         assert!(running.child.wait().unwrap().success());
     }
 
-    /// Makes changes one after another, and demands that the quickest of them is in force within a second: on a machine that
-    /// has much to do any of them may take longer, though hardly all.
+    /// Makes changes one after another, and demands that two of them are in force within a second, and all within five: on a
+    /// machine that has much to do one of them may take longer.
     fn within_a_second(what: &str, changes: [&str; 3], make: impl Fn(&str), in_force: impl Fn(&str) -> bool) {
-        let times = changes.map(|change| {
+        let mut times = changes.map(|change| {
             let begin = now();
             make(change);
             eventually(what, || in_force(change));
             begin.elapsed()
         });
-        assert!(times.iter().any(|time| *time < Duration::from_secs(1)), "{what}: {times:?}");
+        times.sort_unstable();
+        assert!(times[1] < Duration::from_secs(1) && times[2] < Duration::from_secs(5), "{what}: {times:?}");
     }
 
     #[test]

@@ -128,6 +128,21 @@ mod tests {
     }
 
     #[test]
+    fn a_request_is_logged_with_the_id_that_is_echoed() {
+        let mut process = Process::start(false, &[]);
+        for header in ["X-Request-ID: trace-7\r\n", ""] {
+            let request = format!(
+                "POST /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}Content-Length: 0\r\n\r\n"
+            );
+            let answer = send(&process.public, &request);
+            let echoed = answer.lines().find_map(|line| line.strip_prefix("x-request-id: ")).unwrap();
+            assert_eq!(echoed == "trace-7", !header.is_empty(), "{answer}");
+            let logged = process.line("request");
+            assert_eq!((&logged["request_id"], &logged["status"]), (&echoed.into(), &401.into()));
+        }
+    }
+
+    #[test]
     fn an_open_server_is_warned_of() {
         let mut process = Process::start(true, &[]);
         assert_eq!(process.line("this server is open")["level"], "WARN");

@@ -65,6 +65,24 @@ async fn bytes_and_headers_pass() {
 }
 
 #[tokio::test]
+async fn a_request_without_an_id_gets_one_that_both_sides_see() {
+    let backend = Backend::start(|_| async { json(StatusCode::OK, "{}".into()) }).await;
+    let front = Front::new(&http_config(backend.port));
+    let mut made = Vec::new();
+    for asked in ["", "two words"] {
+        let mut request = front.post(CALL);
+        if !asked.is_empty() {
+            request.headers_mut().insert("x-request-id", HeaderValue::from_static(asked));
+        }
+        let (_, headers, _) = collect(front.ask(request).await).await;
+        assert_eq!(backend.last().headers()["x-request-id"], headers["x-request-id"]);
+        assert_eq!(backend.last().headers().get_all("x-request-id").iter().count(), 1);
+        made.push(headers["x-request-id"].to_str().unwrap().to_owned());
+    }
+    assert!(made.iter().all(|id| !id.is_empty() && !id.contains(' ')) && made[0] != made[1], "{made:?}");
+}
+
+#[tokio::test]
 async fn a_trusted_proxy_is_believed_and_nobody_else() {
     let backend = Backend::start(|_| async { json(StatusCode::OK, "{}".into()) }).await;
     let way = ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"];
