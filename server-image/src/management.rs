@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, StatusCode};
+use tokio::runtime::Handle;
 
 use crate::door::Door;
 use crate::headers;
@@ -31,6 +32,7 @@ fn json((status, text): (StatusCode, &'static str)) -> impl IntoResponse {
 
 async fn metrics(State(door): State<Arc<Door>>, headers: HeaderMap) -> Response {
     let open_metrics = headers::asks(&headers, "application/openmetrics-text");
+    door.metrics.tasks(Handle::current().metrics().num_alive_tasks());
     match door.metrics.text(open_metrics) {
         Ok((media_type, text)) => ([(CONTENT_TYPE, media_type)], text).into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),

@@ -60,6 +60,7 @@ pub struct Metrics {
     cut: Family<Cut, Counter>,
     forwards: Counter,
     forward_errors: Family<Reason, Counter>,
+    tasks: Gauge,
 }
 
 impl Default for Metrics {
@@ -79,6 +80,7 @@ impl Default for Metrics {
             cut: Family::default(),
             forwards: Counter::default(),
             forward_errors: Family::default(),
+            tasks: Gauge::default(),
         };
         let registry = &mut metrics.registry;
         registry.register("requests", "Requests answered on the public listener", metrics.requests.clone());
@@ -102,6 +104,7 @@ impl Default for Metrics {
             "Requests answered 404 because the pod of their session could not be reached",
             metrics.forward_errors.clone(),
         );
+        registry.register("tasks", "Tasks of the process that have not ended", metrics.tasks.clone());
         metrics
     }
 }
@@ -224,6 +227,11 @@ impl Metrics {
     /// Counts a reload.
     pub fn reloaded(&self) {
         self.reloads.inc();
+    }
+
+    /// Tells how many tasks have not ended. Nobody counts them but the runtime, and it is asked when a scraper asks.
+    pub fn tasks(&self, alive: usize) {
+        self.tasks.set(i64::try_from(alive).unwrap_or(i64::MAX));
     }
 
     /// The text for a scraper: OpenMetrics where it is asked for, else the classic format. With its media type.
