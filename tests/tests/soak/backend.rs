@@ -1,4 +1,4 @@
-//! The MCP server behind the front door: it mints sessions, and answers as its caller asks, in JSON or as an event stream,
+//! The MCP server behind the front door, of both eras: it mints sessions, and answers as its caller asks, in JSON or as an event stream,
 //! at once or after a pause, with as many bytes as it asks for.
 
 use std::collections::HashSet;
@@ -18,6 +18,8 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
+
+use crate::connection::MODERN;
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -118,6 +120,10 @@ impl Sessions {
             }
             return response;
         }
+        if message["method"] == "subscriptions/listen" {
+            let begun = json!({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": {"notifications": {}}});
+            return events(stream::iter([begun]).chain(stream::pending()));
+        }
         let arguments = &message["params"]["arguments"];
         if let Some(mebibytes) = arguments["mebibytes"].as_u64() {
             return huge(&answer, mebibytes);
@@ -148,6 +154,13 @@ fn result(message: &Value) -> Option<Value> {
             "protocolVersion": message["params"]["protocolVersion"],
             "capabilities": {"tools": {}},
             "serverInfo": {"name": "echo", "version": "1"},
+        }),
+        "server/discover" => json!({
+            "resultType": "complete",
+            "supportedVersions": [MODERN],
+            "capabilities": {"tools": {}},
+            "ttlMs": 0,
+            "cacheScope": "private",
         }),
         "ping" => json!({}),
         "tools/list" => json!({"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}),

@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
+/// The revision without sessions.
+pub(crate) const MODERN: &str = "2026-07-28";
+
 /// A version of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
@@ -123,6 +126,16 @@ impl Connection {
 /// A request.
 pub(crate) fn request(id: u64, method: &str, params: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+}
+
+/// A request that begins nothing and says all of itself.
+pub(crate) fn modern(mut request: Value) -> String {
+    request["params"]["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "soak", "version": "1"},
+    });
+    request.to_string()
 }
 
 /// A call that is answered with a text of its own: as an event stream, after so many milliseconds.

@@ -35,24 +35,41 @@ const GAUGES: [(&str, &str); 4] = [
     ("mooring_server_sessions", ""),
 ];
 
-/// The least that it uses while nothing is asked of it: now and then it looks at the server behind it, and at its files.
-async fn at_rest(door: &FrontDoorProcess) -> Result<Usage> {
-    let mut least = door.usage()?;
+/// What it uses, and how many tasks it has.
+#[derive(Debug)]
+struct Kept {
+    usage: Usage,
+    tasks: f64,
+}
+
+impl Kept {
+    async fn now(door: &FrontDoorProcess) -> Result<Self> {
+        Ok(Self { usage: door.usage()?, tasks: door.metric("mooring_server_tasks", "").await? })
+    }
+}
+
+/// The least of it while nothing is asked: now and then it looks at the server behind it, and at its files.
+async fn at_rest(door: &FrontDoorProcess) -> Result<Kept> {
+    let mut least = Kept::now(door).await?;
     let end = Instant::now() + REST;
     while Instant::now() < end {
-        let now = door.usage()?;
-        least.descriptors = least.descriptors.min(now.descriptors);
-        least.threads = least.threads.min(now.threads);
+        let Kept { usage, tasks } = Kept::now(door).await?;
+        least.usage.descriptors = least.usage.descriptors.min(usage.descriptors);
+        least.usage.threads = least.usage.threads.min(usage.threads);
+        least.tasks = least.tasks.min(tasks);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     Ok(least)
 }
 
 /// Waits until it has no more than it had.
-async fn back_to(door: &FrontDoorProcess, before: &Usage) -> Result<Usage> {
+async fn back_to(door: &FrontDoorProcess, before: &Kept) -> Result<Kept> {
     until("the front door to let go of everything", PATIENCE, || async {
-        let now = door.usage()?;
-        ensure!(now.descriptors <= before.descriptors && now.threads <= before.threads, "{now:?}, before {before:?}");
+        let now = Kept::now(door).await?;
+        let (usage, least) = (&now.usage, &before.usage);
+        let is_back =
+            usage.descriptors <= least.descriptors && usage.threads <= least.threads && now.tasks <= before.tasks;
+        ensure!(is_back, "{now:?}, before {before:?}");
         for (name, labels) in GAUGES {
             let left = door.metric(name, labels).await?;
             ensure!(left < 0.5, "{name} is {left}");
@@ -70,8 +87,11 @@ async fn failures(door: &FrontDoorProcess) -> Result<[f64; 2]> {
     ])
 }
 
-fn show(what: &str, Usage { resident_kib, descriptors, threads, cpu_seconds, .. }: &Usage) {
-    println!("{what}: {resident_kib} KiB, {descriptors} descriptors, {threads} threads, {cpu_seconds:.0} s of CPU");
+fn show(what: &str, Kept { usage, tasks }: &Kept) {
+    let Usage { resident_kib, descriptors, threads, cpu_seconds, .. } = usage;
+    println!(
+        "{what}: {resident_kib} KiB, {descriptors} descriptors, {threads} threads, {tasks} tasks, {cpu_seconds:.0} s of CPU"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -96,10 +116,10 @@ async fn nothing_is_kept_of_what_is_over() -> Result<()> {
     for round in 1..=2 {
         let traffic = clients.run(CLIENTS, Instant::now() + soak::time()? / 2).await;
         traffic.with_context(|| command::tail(&door.log_text(), 20))?;
-        show(&format!("at the end of round {round}"), &door.usage()?);
+        show(&format!("at the end of round {round}"), &Kept::now(&door).await?);
         let after = back_to(&door, &before).await?;
         show("afterwards", &after);
-        resident.push(after.resident_kib);
+        resident.push(after.usage.resident_kib);
         let (acts, aborts) = clients.done();
         println!("{acts} acts so far, {aborts} of them aborts");
     }

@@ -10,10 +10,13 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::abort::abort;
-use crate::connection::{Connection, Version, answers, call, first_event, request};
+use crate::connection::{Connection, MODERN, Version, answers, call, first_event, modern, request};
 
 /// A body beyond the limit that the front door has here.
 pub(crate) const BODY_MAXIMUM: usize = 64 * 1024;
+
+/// What a call that is cancelled would have taken, in milliseconds: longer than anybody waits here.
+const CANCELLED: u64 = 600_000;
 
 /// One thing that a client does.
 #[derive(Clone, Copy, Debug)]
@@ -26,11 +29,13 @@ enum Act {
     Refused,
     /// The transport of 2024-11-05.
     Older,
+    /// Calls and a subscription of 2026-07-28, and a call that is cancelled.
+    Modern,
     Abort,
 }
 
 /// In this order, by every client; each begins elsewhere.
-const ACTS: [Act; 12] = [
+const ACTS: [Act; 14] = [
     Act::Session(Version::Http1),
     Act::Abort,
     Act::AtOnce,
@@ -42,6 +47,8 @@ const ACTS: [Act; 12] = [
     Act::Refused,
     Act::Abort,
     Act::Older,
+    Act::Abort,
+    Act::Modern,
     Act::Abort,
 ];
 
@@ -86,6 +93,7 @@ impl Clients {
             Act::Batch => self.batch().await,
             Act::Refused => self.refused().await,
             Act::Older => self.older().await,
+            Act::Modern => self.modern().await,
             Act::Abort => abort(&self.target.host, self.aborts.fetch_add(1, Ordering::Relaxed)).await,
         }
     }
@@ -169,6 +177,24 @@ impl Clients {
                 }
             }
         }
+        Ok(())
+    }
+
+    async fn modern(&self) -> Result<()> {
+        let target = self.target.with_header("mcp-protocol-version", MODERN);
+        let calls = target.with_header("mcp-method", "tools/call").with_header("mcp-name", "echo");
+        for (id, stream) in [(1, false), (2, true)] {
+            let answer = calls.send("POST", modern(call(id, stream, 5))).await?;
+            ensure!(answer.status == 200, "call: {} {}", answer.status, answer.text());
+            answers(&answer.message()?, id)?;
+        }
+        let listen = request(3, "subscriptions/listen", &json!({"notifications": {"toolsListChanged": true}}));
+        let mut listening =
+            target.with_header("mcp-method", "subscriptions/listen").open("POST", modern(listen)).await?;
+        listening.event().await?.context("the subscription is acknowledged")?;
+        // Its answer would be long in coming: to close it is to cancel the call.
+        let mut cancelled = calls.open("POST", modern(call(4, true, CANCELLED))).await?;
+        cancelled.event().await?.context("the call has begun")?;
         Ok(())
     }
 }
