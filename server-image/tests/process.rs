@@ -8,7 +8,8 @@ mod http;
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
     use std::time::Duration;
 
     use super::common::{Running, eventually, now, program};
@@ -163,6 +164,47 @@ mod tests {
         let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json\r\nConnection: close";
         let answer = send(&process.public, &format!("{head}\r\nContent-Length: {}\r\n\r\n{ping}", ping.len()));
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+
+    /// Forty bodies of 4 MiB that never end.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn uploads_that_are_held_take_no_more_memory_than_they_may() {
+        const BODY: usize = 4 * 1024 * 1024;
+        const TOTAL: u64 = 4 * BODY as u64;
+        let mut process = Process::start(true, &[]);
+        process.line("enforcing");
+        let file = process.mounts.path().join("config/config.json");
+        let mut config: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        config["limits"] = serde_json::json!({"bodyBytes": BODY, "bodyBytesTotal": TOTAL});
+        std::fs::write(&file, config.to_string()).unwrap();
+        eventually("the limits hold", || process.line("enforcing")["body_bytes_total"] == TOTAL);
+        let status = format!("/proc/{}/status", process.running.child.id());
+        let highest = || {
+            let text = std::fs::read_to_string(&status).unwrap();
+            let kib = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.strip_suffix("kB")).unwrap();
+            kib.trim().parse::<u64>().unwrap() * 1024
+        };
+        let metric = |name: &str| {
+            let text = get(&process.management, "/metrics");
+            let value = text.lines().find_map(|line| line.strip_prefix("mooring_server_")?.strip_prefix(name));
+            value.map_or(0, |value| value.trim().parse::<u64>().unwrap())
+        };
+        let before = highest();
+        let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+        let bytes = [format!("{head}Content-Length: {BODY}\r\n\r\n").into_bytes(), vec![b' '; BODY - 1]].concat();
+        let mut uploads = Vec::new();
+        for _ in 0..40 {
+            let mut upload = TcpStream::connect(&process.public).unwrap();
+            let _ = upload.write_all(&bytes); // the connection of one that is refused is closed
+            uploads.push(upload);
+        }
+        eventually("all that have no room are refused", || metric("refusals_total{reason=\"body_bytes\"}") >= 36);
+        let (counted, taken) = (metric("body_bytes"), highest() - before);
+        assert!(0 < counted && counted <= TOTAL, "{counted} bytes counted");
+        assert!(taken < TOTAL + TOTAL, "{taken} bytes taken");
+        drop(uploads);
+        eventually("all is given back", || metric("body_bytes") == 0);
     }
 
     #[test]
