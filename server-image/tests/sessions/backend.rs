@@ -71,7 +71,7 @@ impl State {
         let body = String::from_utf8(body).ok()?;
         self.asked.lock().unwrap().push(format!("{head}{body}"));
         let is = |method: &str| body.contains(&format!(r#""method":"{method}""#));
-        if head.starts_with("GET /mcp") && head.contains(X) {
+        if (head.starts_with("GET /mcp") || is("stream")) && head.contains(X) {
             write!(
                 stream,
                 "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\ndata: 1\n\n"

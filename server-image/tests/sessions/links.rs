@@ -24,6 +24,7 @@ struct Reader {
 impl Reader {
     fn ask(pod: &Pod, request: &str) -> Self {
         let mut stream = TcpStream::connect(&pod.public).unwrap();
+        stream.set_read_timeout(Some(BOUNDED)).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         Self { stream, heard: String::new(), begun: now() }
     }
@@ -147,6 +148,11 @@ fn events_pass_as_they_come_and_a_client_that_leaves_is_missed() {
     eventually("the server learns that its reader left", || server.backend.gone() == 1);
     server.backend.go();
     one.until("data: 2");
+    // The answer to a call may be such a stream, too.
+    let mut answer = Reader::ask(&other, &message("stream", &token, ""));
+    answer.until("data: 1");
+    server.backend.go();
+    answer.until("data: 2");
     let (mut stream, call) =
         (Reader::ask(&other, &bare("GET", &token)), Reader::ask(&other, &message("hold", &token, "")));
     stream.until("data: 1");
