@@ -23,7 +23,7 @@ pub fn nginx(folder: &Path, target: Target, ports: &[u16], balance: &str) -> Res
         "daemon off; worker_processes 1; pid {folder_text}/pid; error_log {folder_text}/error.log crit;
 events {{ worker_connections 8192; }}
 http {{
-access_log off; tcp_nodelay on; keepalive_timeout 120; keepalive_requests 1000000000; client_max_body_size 8m;
+access_log off; tcp_nodelay on; keepalive_timeout 120; keepalive_requests 1000000000; client_max_body_size 8m; client_body_buffer_size 128k;
 {temporary}
 upstream backend {{ {servers} {balance} keepalive 1024; keepalive_requests 1000000000; }}
 server {{ listen {listen} backlog=4096;

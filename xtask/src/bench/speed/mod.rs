@@ -22,8 +22,10 @@ struct Scenario {
     call: Call,
 }
 
-const SCENARIOS: [Scenario; 5] = [
+const SCENARIOS: [Scenario; 7] = [
     Scenario { name: "1 session", callers: 1, call: Call::Small },
+    Scenario { name: "1 session, 64 KiB answers", callers: 1, call: Call::Large },
+    Scenario { name: "1 session, new connections", callers: 1, call: Call::NewConnection },
     Scenario { name: "100 sessions", callers: 100, call: Call::Small },
     Scenario { name: "100 sessions, 64 KiB answers", callers: 100, call: Call::Large },
     Scenario { name: "100 sessions, 64 KiB questions", callers: 100, call: Call::LargeQuestion },
