@@ -251,14 +251,20 @@ async fn there_are_only_so_many_sessions_and_none_is_thrown_out() {
     initialize(&front).await;
 }
 
-#[tokio::test]
-async fn an_idle_session_ends_at_the_backend_too() {
-    let memory = Memory::default();
+/// A pod whose sessions end when nobody has used them for a moment.
+async fn expiring(memory: &Memory) -> (Backend, Front) {
     let backend = memory.serve().await;
     let mut config = http_config(backend.port);
     config["sessions"] = serde_json::json!({"idleTimeoutMs": 200});
     let front = pod(0, 1, &config);
     front.run(crate::session::expire(front.door.clone()));
+    (backend, front)
+}
+
+#[tokio::test]
+async fn an_idle_session_ends_at_the_backend_too() {
+    let memory = Memory::default();
+    let (backend, front) = expiring(&memory).await;
     let (idle, used) = (initialize(&front).await, initialize(&front).await);
     let mut stream = front.ask(request(&front, "GET", Some(&used))).await;
     assert_eq!(next(&mut stream).await.unwrap(), "data: 1\n\n");
@@ -274,11 +280,7 @@ async fn an_idle_session_ends_at_the_backend_too() {
 async fn who_is_gone_without_a_word_uses_no_session() {
     const PATIENCE: Duration = Duration::from_secs(3);
     let memory = Memory::default();
-    let backend = memory.serve().await;
-    let mut config = http_config(backend.port);
-    config["sessions"] = serde_json::json!({"idleTimeoutMs": 200});
-    let front = pod(0, 1, &config);
-    front.run(crate::session::expire(front.door.clone()));
+    let (backend, front) = expiring(&memory).await;
     let token = initialize(&front).await;
     let (stream, mut client) = lost::tests::connected().await;
     lost::notice(&stream, PATIENCE).unwrap();
