@@ -128,13 +128,12 @@ fn nginx(folder: &Path, listen: SocketAddr, pods: &[SocketAddr]) -> String {
     let pods: Vec<_> = pods.iter().map(|pod| format!("server {pod} max_fails=0;")).collect();
     let pods = pods.join("\n");
     format!(
-        "daemon off; worker_processes 2; pid {folder}/pid; error_log stderr error;
+        "daemon off; master_process off; pid {folder}/pid; error_log stderr error;
 events {{ worker_connections 1024; }}
 http {{
 access_log off;
 {temporary}
 upstream pods {{
-zone pods 64k;
 {pods}
 }}
 server {{ listen {listen};
