@@ -31,14 +31,14 @@ const SLOW_CALLS: usize = 3;
 /// `sessions.drain`.
 const DRAIN: Duration = Duration::from_secs(20);
 /// How many seconds a call takes that is in flight in each pod: more than a pod would stay without it.
-const LONG: usize = 60;
+const LONG: usize = 120;
 
 /// server-everything, which is told to heed SIGTERM: else a pod would stay for all of its grace period.
 fn everything(room: &Room, name: &str) -> Value {
     let heed = "--import=data:text/javascript,process.on('SIGTERM',()=>process.exit())";
     let mut spec = specs::everything(room, name, REPLICAS);
     spec["http"]["env"] = json!([{"name": "NODE_OPTIONS", "value": heed}]);
-    spec["limits"] = json!({"callTimeout": "2m"});
+    spec["limits"] = json!({"callTimeout": "3m"});
     spec["sessions"] = json!({"drain": format!("{}s", DRAIN.as_secs())});
     spec
 }

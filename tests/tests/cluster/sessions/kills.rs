@@ -18,7 +18,7 @@ use crate::calls::{Calls, Tally};
 use crate::room::Room;
 
 /// How many seconds a call takes that is in flight in each pod whenever a process is killed.
-const LONG: usize = 75;
+const LONG: usize = 120;
 
 /// A client that begins a new session when it is told that its own is over, as the specification has it.
 fn recovering(

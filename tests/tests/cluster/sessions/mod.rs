@@ -62,7 +62,7 @@ struct Trio {
 impl Trio {
     async fn start(room: &Room, name: &str) -> Result<Self> {
         let mut spec = specs::everything(room, name, 3);
-        spec["limits"] = json!({"callTimeout": "2m"});
+        spec["limits"] = json!({"callTimeout": "3m"});
         serve(room, name, &spec).await?;
         let (target, pods) = (room.entrance(name, KEY).await?, room.pods(name).await?);
         let at_each = room.at_each_pod(&target, name).await?;
