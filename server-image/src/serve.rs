@@ -43,6 +43,13 @@ pub async fn run(arguments: Serve) -> anyhow::Result<()> {
         reloader.try_reload()?;
         return stdio::run(&door, reloader, &arguments, &mut stop).await;
     }
+    if arguments.config.is_some() {
+        reloader.try_reload()?;
+        reachable(&door)?;
+    } else {
+        // A pod is started before its files may be there, and waits for them.
+        reloader.reload();
+    }
     let public = bind(&arguments.public()).await?;
     let management = match arguments.management() {
         Some(addresses) => Some(bind(&addresses).await?),
@@ -54,13 +61,6 @@ pub async fn run(arguments: Serve) -> anyhow::Result<()> {
     };
     let told = management.as_ref().map(TcpListener::local_addr).transpose()?.map(|address| address.to_string());
     tracing::info!(public = %public.local_addr()?, management = told, "listening");
-    if arguments.config.is_some() {
-        reloader.try_reload()?;
-        reachable(&door)?;
-    } else {
-        // A pod is started before its files may be there, and waits for them.
-        reloader.reload();
-    }
     let listeners = Listeners { public, management, peers };
     serve_http(&door, reloader, listeners, &arguments, &mut stop).await
 }

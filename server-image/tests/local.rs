@@ -61,6 +61,7 @@ source: {tools: [{name: here, http: {url: 'http://127.0.0.1:9/'}}]}
         let Output { status, stderr, .. } = command.output().unwrap();
         let said = String::from_utf8(stderr).unwrap();
         assert_eq!(status.code(), Some(1), "{said}");
+        assert!(!said.contains("listening"), "{said}");
         said
     }
 

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 pub struct Running {
     pub child: Child,
     pub log: BufReader<Log>,
+    /// Lines that were read while others were looked for.
+    passed: Vec<serde_json::Value>,
 }
 
 /// A log that is taken from its process as it comes, whoever reads it and when: in a full pipe the process would wait.
@@ -63,18 +65,23 @@ impl Running {
     pub fn start(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
         let log = BufReader::new(Log::of(child.stderr.take().unwrap()));
-        Self { child, log }
+        Self { child, log, passed: Vec::new() }
     }
 
-    /// The next log line with this message; logs are JSON.
+    /// The first log line with this message that was not returned before; logs are JSON.
     pub fn line(&mut self, message: &str) -> serde_json::Value {
+        let has = |line: &serde_json::Value| line["message"].as_str().unwrap().contains(message);
+        if let Some(place) = self.passed.iter().position(has) {
+            return self.passed.remove(place);
+        }
         loop {
             let mut line = String::new();
             assert!(self.log.read_line(&mut line).unwrap() > 0, "the log ended before {message:?}");
-            let line: serde_json::Value = serde_json::from_str(&line).unwrap();
-            if line["message"].as_str().unwrap().contains(message) {
+            let line = serde_json::from_str(&line).unwrap();
+            if has(&line) {
                 return line;
             }
+            self.passed.push(line);
         }
     }
 
