@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 
 use crate::{command, wait};
@@ -14,7 +16,7 @@ use crate::{command, wait};
 /// How long a start may take on a machine that is busy with builds.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A running program. It is killed when this handle is dropped.
+/// A running program. It is killed when this handle is dropped, and all that it has started with it.
 pub struct Process {
     name: String,
     child: Child,
@@ -35,7 +37,7 @@ impl Process {
                 None => start.env_remove(variable),
             };
         }
-        start.current_dir(folder.path()).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        start.process_group(0).current_dir(folder.path()).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let child = start.spawn().with_context(|| format!("cannot start {name}"))?;
         Ok(Self { name: name.to_owned(), child, folder })
     }
@@ -74,7 +76,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let _ = self.child.kill(); // it may have ended by itself
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL); // all may have ended by themselves
         let _ = self.child.wait();
     }
 }
