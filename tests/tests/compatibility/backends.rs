@@ -1,14 +1,19 @@
 //! The columns of the matrix: a front door in front of each server, and the tool that is called there.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use http::StatusCode;
 use mooring_tests::built;
 use mooring_tests::clients::{Session, Transport};
 use mooring_tests::front_door_process::{FrontDoorProcess, config, http, http_sse};
+use mooring_tests::mcp::Target;
 use mooring_tests::process::{Process, free_port};
 use mooring_tests::server_process::{Server, ServerProcess};
 use serde_json::{Value, json};
+
+use crate::matrix::LEGACY;
 
 /// One column.
 pub(crate) struct Backend {
@@ -18,9 +23,18 @@ pub(crate) struct Backend {
     pub(crate) transport: Transport,
     /// Whether it speaks 2026-07-28. All speak 2025-11-25.
     pub(crate) modern: bool,
+    /// What it answers where no front door is before it; none of the front door's own tools.
+    pub(crate) alone: Option<Alone>,
     pub(crate) tool: Tool,
     pub(crate) door: FrontDoorProcess,
-    _behind: Behind,
+    behind: Behind,
+}
+
+/// The status of what a server answers to whoever asks it under a name that is not its own, or from a page of others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Alone {
+    pub(crate) foreign_host: StatusCode,
+    pub(crate) foreign_origin: StatusCode,
 }
 
 /// A tool, and what it must answer.
@@ -32,7 +46,7 @@ pub(crate) struct Tool {
 
 /// What the front door leads to; ended with it.
 enum Behind {
-    Server(#[expect(dead_code, reason = "held until it is dropped")] ServerProcess),
+    Server(ServerProcess),
     Api(#[expect(dead_code, reason = "held until it is dropped")] Process),
 }
 
@@ -83,14 +97,37 @@ pub(crate) async fn start() -> Result<Vec<Backend>> {
             transport,
             modern,
             tool,
+            alone: None,
             door,
-            _behind: Behind::Server(behind),
+            behind: Behind::Server(behind),
         });
     }
-    for column in &columns {
+    for column in &mut columns {
         column.door.ready().await?;
+        if let Behind::Server(server) = &column.behind {
+            column.alone = Some(asked_alone(column.transport, server.port()).await?);
+        }
     }
     Ok(columns)
+}
+
+/// Asks a server as it is.
+async fn asked_alone(transport: Transport, port: u16) -> Result<Alone> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let (method, path) = match transport {
+        Transport::StreamableHttp => ("POST", "/mcp"),
+        Transport::Sse => ("GET", "/sse"),
+    };
+    let known = Target { address, host: address.to_string(), path: path.into(), key: None, headers: Vec::new() };
+    let client =
+        json!({"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "stranger", "version": "1"}});
+    let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}).to_string();
+    let status = async |target: Target| anyhow::Ok(target.open(method, initialize.clone()).await?.status);
+    ensure!(status(known.clone()).await?.is_success(), "it does not serve its own name");
+    Ok(Alone {
+        foreign_host: status(known.with_host("mcp.example.org")).await?,
+        foreign_origin: status(known.with_header("origin", "https://example.org")).await?,
+    })
 }
 
 /// Tools that the front door serves itself, over an HTTP API.
@@ -111,7 +148,8 @@ async fn declared_tools() -> Result<Backend> {
         transport: Transport::StreamableHttp,
         modern: true,
         tool,
+        alone: None,
         door,
-        _behind: Behind::Api(api),
+        behind: Behind::Api(api),
     })
 }

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use mooring_tests::clients::{Mode, Transport};
 use mooring_tests::product::workspace;
 
+use crate::backends::Alone;
 use crate::clients::{Credential, ROWS, Row};
 use crate::lost::Lost;
 use crate::matrix::{Cell, Matrix};
@@ -29,6 +30,11 @@ up to 2025-11-25; on both, the messages pass as they are.
 const MODES: &str = "
 *legacy* speaks the revisions up to 2025-11-25, which begin with `initialize`; *modern* speaks 2026-07-28 alone; *auto* asks for the newer and
 falls back. A client without a mode has no choice: it is legacy.
+";
+
+const ALONE: &str = "
+What a server answers by itself where it is asked straight, under a name that is not its own, or from a page of a foreign origin. Under its own
+name each of them serves.
 ";
 
 const STDIO: &str = "
@@ -71,6 +77,12 @@ pub(crate) fn text(matrix: &Matrix, spoken: &[&str], refused: &[Refused], lost: 
     for (row, cells) in ROWS.iter().zip(&matrix.cells) {
         rows.push(described(*row).into_iter().chain(cells.iter().map(brief)).collect());
     }
+    let mut alone = vec![words(&["server", "foreign `Host`", "foreign `Origin`"])];
+    for (server, answers) in servers.iter().zip(&matrix.alone) {
+        if let Some(Alone { foreign_host, foreign_origin }) = answers {
+            alone.push(vec![server.clone(), foreign_host.as_u16().to_string(), foreign_origin.as_u16().to_string()]);
+        }
+    }
     let mut streams = vec![words(&["client", "mode", "revision", "a call is cancelled"])];
     for (stdio::Row { client, mode, cancels }, spoken) in stdio::ROWS.iter().zip(spoken) {
         let cancels = if *cancels { "yes" } else { "has no way to" };
@@ -99,7 +111,8 @@ pub(crate) fn text(matrix: &Matrix, spoken: &[&str], refused: &[Refused], lost: 
         };
         sessions.push(words(&[&plain(client.package()), over(*transport), &plain(server), &says]));
     }
-    let parts = [(HEAD, rows), (STDIO, streams), (REFUSED, apart), (REFUSALS, refusals), (LOST, sessions)];
+    let parts =
+        [(HEAD, rows), (ALONE, alone), (STDIO, streams), (REFUSED, apart), (REFUSALS, refusals), (LOST, sessions)];
     let parts = parts.map(|(says, rows)| format!("{says}\n{}", table(&rows)));
     let [matrix, rest @ ..] = &parts;
     [matrix, MODES, &rest.concat()].concat()

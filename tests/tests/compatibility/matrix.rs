@@ -9,7 +9,7 @@ use mooring_tests::tap::{Seen, Tap};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::backends::{self, Backend};
+use crate::backends::{self, Alone, Backend};
 use crate::clients::{Credential, ROWS, Row};
 
 /// What a client in *legacy* speaks with our servers.
@@ -30,9 +30,10 @@ pub(crate) enum Cell {
     Refused(String),
 }
 
-/// The columns' names and one list of cells for each of [`ROWS`].
+/// The columns' names, what their servers answer alone, and one list of cells for each of [`ROWS`].
 pub(crate) struct Matrix {
     pub(crate) servers: Vec<(&'static str, Transport)>,
+    pub(crate) alone: Vec<Option<Alone>>,
     pub(crate) cells: Vec<Vec<Cell>>,
 }
 
@@ -68,7 +69,8 @@ pub(crate) async fn run() -> Result<Matrix> {
     for column in columns.iter() {
         column.door.idle().await.with_context(|| format!("{} over {:?}", column.name, column.transport))?;
     }
-    Ok(Matrix { servers: columns.iter().map(|column| (column.name, column.transport)).collect(), cells })
+    let servers = columns.iter().map(|column| (column.name, column.transport)).collect();
+    Ok(Matrix { servers, alone: columns.iter().map(|column| column.alone).collect(), cells })
 }
 
 async fn meet(row: Row, backend: &Backend) -> Result<Cell> {

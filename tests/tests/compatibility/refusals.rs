@@ -36,6 +36,8 @@ struct Case {
     status: u16,
     door: FrontDoorProcess,
     held: Held,
+    /// What a client asks, and is answered, before what is refused.
+    before: &'static [&'static str],
     session: fn(SocketAddr) -> Session,
 }
 
@@ -48,6 +50,9 @@ enum Held {
     /// Every place for a request.
     Calls,
 }
+
+/// What comes before a call, or before a stream for changes of the tools.
+const BEGINNING: &[&str] = &["server/discover", "tools/list"];
 
 /// Places for requests where they are held. The last request of a client may still be counted when its next one comes, so one alone would
 /// refuse a client that does nothing wrong.
@@ -64,8 +69,8 @@ pub(crate) async fn run() -> Result<Vec<Refused>> {
         config["limits"][limit] = value.into();
         config
     };
-    let case = async |what, status, config: &Value, held, session| {
-        anyhow::Ok(Case { what, status, door: FrontDoorProcess::start(config).await?, held, session })
+    let case = async |what, status, config: &Value, held, before, session| {
+        anyhow::Ok(Case { what, status, door: FrontDoorProcess::start(config).await?, held, before, session })
     };
     let (whole, away) = (config(&backend), config(&http(free_port()?)));
     let (small, busy) = (limited("bodyBytes", BODY_BYTES, &backend), limited("requests", PLACES, &backend));
@@ -74,35 +79,43 @@ pub(crate) async fn run() -> Result<Vec<Refused>> {
         limited("callTimeoutMs", 1000, &http(silent.port)),
     );
     let cases = [
-        case("a wrong key", 401, &whole, Held::Nothing, |tap| with(tap).key("5f0c1d8e-2f7b-4c3f-9a44-7d1e6b0f9c22"))
-            .await?,
-        case("a foreign `Host`", 421, &whole, Held::Nothing, |tap| {
+        case("a wrong key", 401, &whole, Held::Nothing, &[], |tap| {
+            with(tap).key("5f0c1d8e-2f7b-4c3f-9a44-7d1e6b0f9c22")
+        })
+        .await?,
+        case("a foreign `Host`", 421, &whole, Held::Nothing, &[], |tap| {
             let url = format!("http://mcp.example.org:{}/mcp", tap.port());
             called(Session::new(url).resolve_to(tap.ip()).key(KEY))
         })
         .await?,
-        case("a foreign `Origin`", 403, &whole, Held::Nothing, |tap| good(tap).header("Origin", "https://example.org"))
-            .await?,
-        case("a path that is not the endpoint", 404, &whole, Held::Nothing, |tap| {
+        case("a foreign `Origin`", 403, &whole, Held::Nothing, &[], |tap| {
+            good(tap).header("Origin", "https://example.org")
+        })
+        .await?,
+        case("a path that is not the endpoint", 404, &whole, Held::Nothing, &[], |tap| {
             called(Session::new(format!("http://{tap}/nothing")).key(KEY))
         })
         .await?,
-        case("a body above `limits.bodyBytes`", 413, &small, Held::Nothing, |tap| {
+        case("a body above `limits.bodyBytes`", 413, &small, Held::Nothing, BEGINNING, |tap| {
             Session::new(url(tap)).key(KEY).call("add", json!({"a": 1, "b": 2, "note": "x".repeat(4000)}))
         })
         .await?,
-        case("a head above `limits.headerBytes`", 431, &whole, Held::Nothing, |tap| {
+        case("a body that is said to be compressed", 415, &whole, Held::Nothing, &[], |tap| {
+            good(tap).header("Content-Encoding", "gzip")
+        })
+        .await?,
+        case("a head above `limits.headerBytes`", 431, &whole, Held::Nothing, &[], |tap| {
             good(tap).header("X-Note", &"x".repeat(20_000))
         })
         .await?,
-        case("a stream above `limits.streamsPerPrincipal`", 429, &crowded, Held::Stream, |tap| {
+        case("a stream above `limits.streamsPerPrincipal`", 429, &crowded, Held::Stream, BEGINNING, |tap| {
             Session::new(url(tap)).key(KEY).listen().call("test_simple_text", json!({}))
         })
         .await?,
-        case("a request above `limits.requests`", 503, &busy, Held::Calls, good).await?,
-        case("a server that is away", 503, &away, Held::Nothing, good).await?,
-        case("a server that breaks off", 502, &config(&http(broken.port)), Held::Nothing, good).await?,
-        case("a server that does not answer in time", 504, &hasty, Held::Nothing, good).await?,
+        case("a request above `limits.requests`", 503, &busy, Held::Calls, &[], good).await?,
+        case("a server that is away", 503, &away, Held::Nothing, &[], good).await?,
+        case("a server that breaks off", 502, &config(&http(broken.port)), Held::Nothing, &[], good).await?,
+        case("a server that does not answer in time", 504, &hasty, Held::Nothing, &[], good).await?,
     ];
     // None of them asks the server once it is ready.
     for case in cases.iter().filter(|case| case.served()) {
@@ -140,7 +153,7 @@ async fn meet(case: &Case, client: Client, behind: &Tap) -> Result<String> {
     let says = refuse(case, client).await?;
     // Whatever was refused did not reach the server: at most what came before it did.
     let reached: Vec<_> = behind.seen().into_iter().skip(before).map(|seen| seen.rpc().to_owned()).collect();
-    ensure!(reached.iter().all(|method| method == "server/discover" || method == "tools/list"), "{reached:?}");
+    ensure!(reached.iter().all(|method| case.before.contains(&method.as_str())), "the server was asked {reached:?}");
     drop(holding);
     if case.served() {
         case.door.idle().await?;
@@ -194,6 +207,12 @@ async fn refuse(case: &Case, client: Client) -> Result<String> {
     let statuses: Vec<_> = seen.iter().filter_map(|seen| seen.status).map(|status| status.as_u16()).collect();
     ensure!(seen.len() <= REQUESTS, "{} requests: {statuses:?}", seen.len());
     ensure!(statuses.last() == Some(&case.status), "the last of {statuses:?} is not {}", case.status);
+    let others = seen.iter().filter(|seen| seen.status.is_none_or(|status| status.as_u16() != case.status));
+    let others: Vec<_> = others.map(|seen| (seen.method.as_str(), seen.rpc(), seen.status)).collect();
+    let are_before = others
+        .iter()
+        .all(|(_, method, status)| case.before.contains(method) && status.is_some_and(|status| status.is_success()));
+    ensure!(are_before, "beside {}, {others:?}", case.status);
     match outcome {
         Ok(report) => anyhow::bail!("it says that all is well: {report:?}"),
         Err(error) => Ok(format!("{error:#}")),

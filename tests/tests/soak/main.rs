@@ -28,9 +28,10 @@ const GROWTH: u64 = 5;
 const REST: Duration = Duration::from_secs(5);
 
 /// What the front door says that it has.
-const GAUGES: [(&str, &str); 4] = [
+const GAUGES: [(&str, &str); 5] = [
     ("mooring_server_connections", "public"),
     ("mooring_server_in_flight", ""),
+    ("mooring_server_body_bytes", ""),
     ("mooring_server_event_streams", ""),
     ("mooring_server_sessions", ""),
 ];
