@@ -1,7 +1,11 @@
 //! A Streamable HTTP client before a backend that speaks only the older transport. The front door keeps the session: it
 //! opens the backend's stream on `initialize`, sends messages to where that says, and brings each of the backend's
 //! messages to where it belongs: an answer to the request with its id, progress to the request that brought the token,
-//! all else to the client's own stream, or into a bounded store while there is none. Ids pass untouched.
+//! all else to the client's own stream, or into a bounded store while there is none.
+//!
+//! Ids pass untouched, unless the backend could take one for another: some clients number all of their requests alike.
+//! Then the backend knows the later request by an id of ours, and its client sees its own again, as it wrote it. The same
+//! holds for progress tokens.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,6 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
 use http_body_util::BodyExt as _;
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -17,7 +22,7 @@ use super::event::{Events, MESSAGE, encode};
 use super::outbox::{Inbox, Outbox, outbox};
 use super::registry::Membership;
 use super::upstream::{self, Upstream};
-use super::view::{FromServer, Id, from_server, given_up, progress_token};
+use super::view::{self, FromServer, Id, from_server};
 use super::with_status;
 use crate::body::Body;
 use crate::clock;
@@ -51,8 +56,11 @@ pub struct Session {
 
 #[derive(Debug)]
 struct State {
+    /// By the ids that the backend knows.
     open: HashMap<Id, Open>,
     opened: u64,
+    /// A request was given up, and yet may be answered: no later one may be taken for it.
+    renames: bool,
     /// The client's own stream.
     listener: Option<Outbox>,
     store: VecDeque<Bytes>,
@@ -65,9 +73,54 @@ struct State {
 struct Open {
     number: u64,
     outbox: Outbox,
-    progress: Option<Id>,
+    id: Name,
+    progress: Option<Name>,
     /// Whether anything but the answer can be told.
     takes_events: bool,
+}
+
+/// What a request, or its progress, is called.
+#[derive(Debug)]
+struct Name {
+    /// By its client.
+    client: Id,
+    /// By the backend.
+    backend: Id,
+    /// What the client wrote, where the backend calls it otherwise.
+    written: Option<Box<RawValue>>,
+}
+
+impl Name {
+    /// As the client wrote it, or `ours`, if something else is called so.
+    fn of(written: &RawValue, ours: &Id, is_taken: impl Fn(&Id) -> bool) -> Option<Self> {
+        let client = Id::of(written)?;
+        let taken = is_taken(&client);
+        let backend = if taken { ours } else { &client }.clone();
+        Some(Self { client, backend, written: taken.then(|| written.to_owned()) })
+    }
+
+    /// A message of the client as the backend is to read it.
+    fn renamed(&self, message: Bytes, find: impl Fn(&[u8]) -> Option<&RawValue>) -> Bytes {
+        match self.written {
+            Some(_) => view::replace(message, find, &self.backend.json()),
+            None => message,
+        }
+    }
+
+    /// A message of the backend as the client is to read it.
+    fn restored(&self, message: Bytes, find: impl Fn(&[u8]) -> Option<&RawValue>) -> Bytes {
+        match &self.written {
+            Some(written) => view::replace(message, find, written.get()),
+            None => message,
+        }
+    }
+}
+
+impl Open {
+    /// Whether the backend tells its progress under this token.
+    fn is_told_by(&self, token: &Id) -> bool {
+        self.progress.as_ref().is_some_and(|name| name.backend == *token)
+    }
 }
 
 /// Keeps a request open.
@@ -79,10 +132,7 @@ struct Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let mut state = self.session.state();
-        if state.open.get(&self.id).is_some_and(|open| open.number == self.number) {
-            state.open.remove(&self.id);
-        }
+        self.session.state().give_up(&self.id, self.number);
     }
 }
 
@@ -134,6 +184,7 @@ async fn initialize(
     let state = State {
         open: HashMap::new(),
         opened: 0,
+        renames: false,
         listener: None,
         store: VecDeque::new(),
         stored: 0,
@@ -167,13 +218,15 @@ impl Session {
     /// Sends a message; for a request, waits for its answer.
     async fn post(self: &Arc<Self>, mut outgoing: Outgoing, seen: &Seen) -> Answer {
         outgoing.headers.remove(SESSION); // it is ours, and a secret
-        let id = match peek::peek(&outgoing.body)? {
-            Reading::One(message) => message.id().and_then(Id::of),
+        outgoing.query = None;
+        let said = outgoing.body.clone();
+        let id = match peek::peek(&said)? {
+            Reading::One(message) => message.id(),
             Reading::Batch(_) => None,
         };
-        let waits = id.map(|id| self.wait(id, progress_token(&outgoing.body), &outgoing.headers)).transpose()?;
-        let (headers, given_up) = (outgoing.headers.clone(), given_up(&outgoing.body));
-        outgoing.query = None;
+        let waits = id.and_then(|id| self.wait(id, &mut outgoing).transpose()).transpose()?;
+        let given_up = self.state().named(&mut outgoing.body);
+        let headers = outgoing.headers.clone();
         let response = self.relay.exchange_at(&self.target, &outgoing, seen).await?;
         match response.status() {
             StatusCode::NOT_FOUND | StatusCode::GONE => {
@@ -183,8 +236,8 @@ impl Session {
             status if !status.is_success() => Ok(response),
             _ => match waits {
                 None => {
-                    if let Some(id) = given_up {
-                        self.state().open.remove(&id);
+                    if let Some((id, number)) = given_up {
+                        self.state().give_up(&id, number);
                     }
                     Ok(with_status(StatusCode::ACCEPTED))
                 }
@@ -193,24 +246,31 @@ impl Session {
         }
     }
 
-    /// Registers a request.
-    fn wait(self: &Arc<Self>, id: Id, progress: Option<Id>, headers: &HeaderMap) -> Result<(Waiting, Inbox), Refusal> {
-        let takes_events = accepts(headers, "text/event-stream");
-        if !takes_events && !accepts(headers, "application/json") {
+    /// Registers a request, and names it as the backend is to know it.
+    fn wait(self: &Arc<Self>, id: &RawValue, outgoing: &mut Outgoing) -> Result<Option<(Waiting, Inbox)>, Refusal> {
+        let takes_events = accepts(&outgoing.headers, "text/event-stream");
+        if !takes_events && !accepts(&outgoing.headers, "application/json") {
             return Err(Refusal::NotAcceptable);
         }
         let (outbox, inbox) = outbox();
         let mut state = self.state();
-        if state.open.contains_key(&id) {
-            return Err(Refusal::NotMessage("a request with this id is waiting for its answer already".into()));
-        }
         if state.open.len() >= OPEN_MAXIMUM {
             return Err(Refusal::Busy);
         }
-        state.opened += 1;
-        let number = state.opened;
-        state.open.insert(id.clone(), Open { number, outbox, progress, takes_events });
-        Ok((Waiting { session: Arc::clone(self), id, number }, inbox))
+        let (number, ours) = state.number();
+        let Some(id) = Name::of(id, &ours, |id| state.renames || state.open.contains_key(id)) else { return Ok(None) };
+        let token = view::progress_token(&outgoing.body);
+        let progress = token.and_then(|token| {
+            Name::of(token, &ours, |token| state.renames || state.open.values().any(|open| open.is_told_by(token)))
+        });
+        let body = id.renamed(outgoing.body.clone(), view::written_id);
+        outgoing.body = match &progress {
+            Some(token) => token.renamed(body, view::progress_token),
+            None => body,
+        };
+        let waiting = Waiting { session: Arc::clone(self), id: id.backend.clone(), number };
+        state.open.insert(id.backend.clone(), Open { number, outbox, id, progress, takes_events });
+        Ok(Some((waiting, inbox)))
     }
 
     /// The client's own stream; an earlier one ends.
@@ -265,16 +325,17 @@ impl Session {
 
     /// Brings a message of the backend to where it belongs.
     async fn route(&self, message: Bytes) {
-        let request = match from_server(&message) {
+        let (request, message) = match from_server(&message) {
             FromServer::Answer { id, .. } => {
                 let open = self.state().open.remove(&id);
                 if let Some(open) = open {
-                    let _ = open.outbox.send(message).await; // its client may have gone
+                    // Its client may have gone.
+                    let _ = open.outbox.send(open.id.restored(message, view::written_id)).await;
                 }
                 return;
             }
-            FromServer::Progress(token) => self.state().progress(&token),
-            FromServer::Other => None,
+            FromServer::Progress(token) => self.state().progress(&token, message),
+            FromServer::Other => (None, message),
         };
         match request {
             Some(request) => drop(request.send(message).await),
@@ -298,10 +359,42 @@ impl Session {
 }
 
 impl State {
-    /// The request that brought this token.
-    fn progress(&self, token: &Id) -> Option<Outbox> {
-        let open = self.open.values().find(|open| open.takes_events && open.progress.as_ref() == Some(token));
-        open.map(|open| open.outbox.clone())
+    /// The next request's number, and a name for it that nothing else has.
+    fn number(&mut self) -> (u64, Id) {
+        loop {
+            self.opened += 1;
+            let ours = Id::Text(format!("mooring-{}", self.opened));
+            let mut open = self.open.iter();
+            if !open.any(|(id, open)| *id == ours || open.is_told_by(&ours)) {
+                return (self.opened, ours);
+            }
+        }
+    }
+
+    /// The request that a message of the client gives up, by the id that the backend knows, under which the message then
+    /// names it. Of several that the client calls alike it is the latest, as it would be without us: a server keeps its
+    /// requests by their ids, and so the latest has the place of the others. Those are answered still.
+    fn named(&self, message: &mut Bytes) -> Option<(Id, u64)> {
+        let id = view::given_up(message).and_then(Id::of)?;
+        let open = self.open.values().filter(|open| open.id.client == id).max_by_key(|open| open.number)?;
+        *message = open.id.renamed(std::mem::take(message), view::given_up);
+        Some((open.id.backend.clone(), open.number))
+    }
+
+    /// Nobody waits for the answer any more, which may come all the same.
+    fn give_up(&mut self, id: &Id, number: u64) {
+        if self.open.get(id).is_some_and(|open| open.number == number) {
+            self.open.remove(id);
+            self.renames = true;
+        }
+    }
+
+    /// The request that brought this token, if it can be told more than its answer, and the message as its client is to
+    /// read it.
+    fn progress(&self, token: &Id, message: Bytes) -> (Option<Outbox>, Bytes) {
+        let Some(open) = self.open.values().find(|open| open.is_told_by(token)) else { return (None, message) };
+        let message = open.progress.iter().fold(message, |message, token| token.restored(message, view::told_token));
+        (open.takes_events.then(|| open.outbox.clone()), message)
     }
 
     /// The only request that waits, if it can be told more than its answer.

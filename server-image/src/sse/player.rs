@@ -2,7 +2,7 @@
 //! is one exchange of the usual kind, with all of its checks; what comes of it is copied to the client's stream, event by
 //! event. The server's session id is kept here, and its own stream is read once the client has said `initialized`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -50,8 +50,8 @@ pub struct Session {
     /// The query of the client's stream; each message carries it on.
     query: Option<String>,
     learned: Mutex<Learned>,
-    /// Requests that wait for their answers, to be given up by their ids.
-    waiting: Mutex<HashMap<Id, CancellationToken>>,
+    /// Requests that wait for their answers, in their order, to be given up by their ids.
+    waiting: Mutex<BTreeMap<u64, (Id, CancellationToken)>>,
 }
 
 /// What the server's answers told.
@@ -123,8 +123,25 @@ struct Ended {
 }
 
 impl Session {
-    fn waiting(&self) -> MutexGuard<'_, HashMap<Id, CancellationToken>> {
+    fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, (Id, CancellationToken)>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers a request and numbers it: clients may use one id for several.
+    fn wait(&self, id: Id, given_up: CancellationToken) -> u64 {
+        let mut waiting = self.waiting();
+        let number = waiting.last_key_value().map_or(0, |(last, _)| last + 1);
+        waiting.insert(number, (id, given_up));
+        number
+    }
+
+    /// Gives up the latest request with this id, which for a server has the place of all others.
+    fn give_up(&self, id: &Id) {
+        let mut waiting = self.waiting();
+        let latest = waiting.iter().rev().find(|(_, (waits, _))| waits == id).map(|(number, _)| *number);
+        if let Some((_, given_up)) = latest.and_then(|number| waiting.remove(&number)) {
+            given_up.cancel();
+        }
     }
 
     fn learned(&self) -> MutexGuard<'_, Learned> {
@@ -162,29 +179,27 @@ impl Session {
         let caller = Caller::of(&exchange, headers);
         if !matches!(said.waiting, Waiting::Nobody) {
             let running = self.life.begin()?;
-            let (id, given_up) = (said.id(), CancellationToken::new());
-            if let Some(id) = id.clone() {
-                self.waiting().insert(id, given_up.clone());
-            }
+            let given_up = CancellationToken::new();
+            let number = said.id().map(|id| self.wait(id, given_up.clone()));
             let tasks = exchange.door.calls.clone();
             tasks.spawn(async move {
                 tokio::select! {
                     () = self.life.ended() => {}
                     () = given_up.cancelled() => {}
-                    () = self.answer(exchange, &caller, said) => drop(id.and_then(|id| self.waiting().remove(&id))),
+                    () = self.answer(exchange, &caller, said) => drop(number.and_then(|number| self.waiting().remove(&number))),
                 }
                 drop(running);
             });
             return Ok(with_status(StatusCode::ACCEPTED));
         }
-        let given_up = given_up(&said.bytes);
+        let given_up = given_up(&said.bytes).and_then(Id::of);
         let mut response = self.exchange(exchange, &caller, said.bytes).await?;
         if !response.status().is_success() {
             response.headers_mut().remove(SESSION);
             return Ok(response);
         }
-        if let Some(waiting) = given_up.and_then(|id| self.waiting().remove(&id)) {
-            waiting.cancel();
+        if let Some(id) = given_up {
+            self.give_up(&id);
         }
         let initialized = said.method.as_deref() == Some(INITIALIZED);
         if initialized && !std::mem::replace(&mut self.learned().listens, true) {

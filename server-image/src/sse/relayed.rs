@@ -1,7 +1,6 @@
 //! A client on `/sse` before a backend that speaks the same transport: all bytes pass, but for the address of the first
 //! event, which becomes our own.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -29,12 +28,12 @@ pub struct Session {
     relay: Arc<Relay>,
     target: String,
     life: Life,
-    /// Requests whose answers have not passed yet: a stop waits for them.
-    waiting: Mutex<HashMap<Id, Running>>,
+    /// Requests whose answers have not passed yet: a stop waits for them. Clients may use one id for several.
+    waiting: Mutex<Vec<(Id, Running)>>,
 }
 
 impl Session {
-    fn waiting(&self) -> MutexGuard<'_, HashMap<Id, Running>> {
+    fn waiting(&self) -> MutexGuard<'_, Vec<(Id, Running)>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -68,7 +67,15 @@ impl Session {
 
     fn passes(&self, message: Option<&[u8]>) {
         if let Some(FromServer::Answer { id, .. }) = message.map(from_server) {
-            self.waiting().remove(&id);
+            self.answered(&id);
+        }
+    }
+
+    /// One request with this id waits no longer.
+    fn answered(&self, id: &Id) {
+        let mut waiting = self.waiting();
+        if let Some(at) = waiting.iter().position(|(waits, _)| waits == id) {
+            waiting.swap_remove(at);
         }
     }
 
@@ -76,10 +83,10 @@ impl Session {
     pub async fn message(&self, exchange: Exchange, headers: HeaderMap, said: Said) -> Result<Response<Body>, Refused> {
         let admitted = admit::admit_older(&headers, &peek::peek(&said.bytes)?)?;
         exchange.door.metrics.messages(admitted.messages);
-        let (id, given_up) = (said.id(), given_up(&said.bytes));
+        let (id, given_up) = (said.id(), given_up(&said.bytes).and_then(Id::of));
         if let Some(id) = id.clone() {
             let running = self.life.begin()?;
-            self.waiting().insert(id, running);
+            self.waiting().push((id, running));
         }
         let deadline = deadline(&exchange);
         let outgoing = Outgoing { method: Method::POST, query: None, headers, body: said.bytes };
@@ -88,10 +95,10 @@ impl Session {
         if !answer.as_ref().is_ok_and(|response| response.status().is_success())
             && let Some(id) = &id
         {
-            self.waiting().remove(id);
+            self.answered(id);
         }
         if let Some(id) = given_up {
-            self.waiting().remove(&id);
+            self.answered(&id);
         }
         let response = answer.map_err(|refusal| Refused { refusal, waiting: said.waiting, cors: None })?;
         Ok(exchange.stream_back(response, Some(deadline)))

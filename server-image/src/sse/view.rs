@@ -1,11 +1,13 @@
 //! The side view of a JSON-RPC message, as far as a session must know where it belongs. The message itself passes as it
-//! came. What cannot be read belongs nowhere in particular.
+//! came, but for an id or a token that a session must tell apart from another. What cannot be read belongs nowhere in
+//! particular.
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use serde::Deserialize;
-use serde_json::Number;
 use serde_json::value::RawValue;
+use serde_json::{Number, Value};
 
 /// An id or a progress token: two spellings of one value are one value, because servers write ids anew.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -29,6 +31,14 @@ impl Id {
             (true, Some(whole)) => format!("{whole:.0}"), // 1.0 and 1e2 are 1 and 100
             _ => number.to_string(),
         }))
+    }
+
+    /// It as JSON.
+    pub fn json(&self) -> String {
+        match self {
+            Self::Text(text) => Value::from(text.as_str()).to_string(),
+            Self::Number(number) => number.clone(),
+        }
     }
 }
 
@@ -57,14 +67,7 @@ pub fn from_server(message: &[u8]) -> FromServer {
         #[serde(borrow, default)]
         method: Option<Cow<'a, str>>,
         #[serde(borrow, default)]
-        params: Option<&'a RawValue>,
-        #[serde(borrow, default)]
         result: Option<&'a RawValue>,
-    }
-    #[derive(Deserialize)]
-    struct Progress<'a> {
-        #[serde(borrow, rename = "progressToken")]
-        token: &'a RawValue,
     }
     #[derive(Deserialize)]
     struct Settled {
@@ -79,20 +82,34 @@ pub fn from_server(message: &[u8]) -> FromServer {
             FromServer::Answer { id, version }
         }
         (Some(method), None) if method == "notifications/progress" => {
-            let progress = envelope.params.and_then(|params| object::<Progress<'_>>(params.get().as_bytes()));
-            progress.and_then(|progress| Id::of(progress.token)).map_or(FromServer::Other, FromServer::Progress)
+            told_token(message).and_then(Id::of).map_or(FromServer::Other, FromServer::Progress)
         }
         _ => FromServer::Other,
     }
 }
 
-/// `params._meta.progressToken` of a client's request: under which it wants progress told.
-pub fn progress_token(message: &[u8]) -> Option<Id> {
+/// The id of a message, as it was written.
+pub fn written_id(message: &[u8]) -> Option<&RawValue> {
     #[derive(Deserialize)]
     struct Envelope<'a> {
         #[serde(borrow)]
-        params: &'a RawValue,
+        id: &'a RawValue,
     }
+    Some(object::<Envelope<'_>>(message)?.id)
+}
+
+/// `params.progressToken` of a server's progress notification: whose progress it tells.
+pub fn told_token(message: &[u8]) -> Option<&RawValue> {
+    #[derive(Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow, rename = "progressToken")]
+        token: &'a RawValue,
+    }
+    Some(object::<Params<'_>>(params(message)?)?.token)
+}
+
+/// `params._meta.progressToken` of a client's request: under which it wants progress told.
+pub fn progress_token(message: &[u8]) -> Option<&RawValue> {
     #[derive(Deserialize)]
     struct Params<'a> {
         #[serde(borrow, rename = "_meta")]
@@ -103,27 +120,42 @@ pub fn progress_token(message: &[u8]) -> Option<Id> {
         #[serde(borrow, rename = "progressToken")]
         token: &'a RawValue,
     }
-    let params = object::<Envelope<'_>>(message)?.params;
-    let meta = object::<Params<'_>>(params.get().as_bytes())?.meta;
-    Id::of(object::<Meta<'_>>(meta.get().as_bytes())?.token)
+    let meta = object::<Params<'_>>(params(message)?)?.meta;
+    Some(object::<Meta<'_>>(meta.get().as_bytes())?.token)
 }
 
 /// The request that a client's `notifications/cancelled` gives up: it is not answered any more.
-pub fn given_up(message: &[u8]) -> Option<Id> {
+pub fn given_up(message: &[u8]) -> Option<&RawValue> {
     #[derive(Deserialize)]
     struct Envelope<'a> {
         #[serde(borrow)]
         method: Cow<'a, str>,
-        #[serde(borrow)]
-        params: &'a RawValue,
     }
     #[derive(Deserialize)]
     struct Params<'a> {
         #[serde(borrow, rename = "requestId")]
         id: &'a RawValue,
     }
-    let envelope = object::<Envelope<'_>>(message).filter(|envelope| envelope.method == "notifications/cancelled")?;
-    Id::of(object::<Params<'_>>(envelope.params.get().as_bytes())?.id)
+    object::<Envelope<'_>>(message).filter(|envelope| envelope.method == "notifications/cancelled")?;
+    Some(object::<Params<'_>>(params(message)?)?.id)
+}
+
+fn params(message: &[u8]) -> Option<&[u8]> {
+    #[derive(Deserialize)]
+    struct Envelope<'a> {
+        #[serde(borrow)]
+        params: &'a RawValue,
+    }
+    Some(object::<Envelope<'_>>(message)?.params.get().as_bytes())
+}
+
+/// The message with another value where `find` finds one, and not a byte different elsewhere.
+pub fn replace(message: Bytes, find: impl Fn(&[u8]) -> Option<&RawValue>, value: &str) -> Bytes {
+    let found = find(&message).map(|found| message.slice_ref(found.get().as_bytes()));
+    let Some(found) = found else { return message };
+    let before = found.as_ptr().addr().saturating_sub(message.as_ptr().addr());
+    let after = before + found.len();
+    [&message.slice(..before), value.as_bytes(), &message.slice(after..)].concat().into()
 }
 
 /// The members of an object that are read. (An array would be read as one, by position.)
@@ -185,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_request_is_given_up_by_its_id() {
-        let id = |text: &str| given_up(text.as_bytes());
+        let id = |text: &str| given_up(text.as_bytes()).and_then(Id::of);
         let text = r#"{"method":"notifications/cancelled","params":{"requestId":"a","reason":"x"}}"#;
         assert_eq!(id(text), Some(Id::Text("a".into())));
         for none in [
@@ -200,7 +232,7 @@ mod tests {
 
     #[test]
     fn the_token_of_a_request_is_found() {
-        let token = |text: &str| progress_token(text.as_bytes());
+        let token = |text: &str| progress_token(text.as_bytes()).and_then(Id::of);
         let meta = r#"{"id":1,"method":"m","params":{"x":[],"_meta":{"y":{},"progressToken":7}}}"#;
         assert_eq!(token(meta), Some(Id::Number("7".into())));
         for none in [
@@ -212,6 +244,26 @@ mod tests {
             "[]",
         ] {
             assert_eq!(token(none), None, "{none}");
+        }
+    }
+    #[test]
+    fn a_value_is_replaced_and_nothing_else() {
+        type Find = fn(&[u8]) -> Option<&RawValue>;
+        let cases: [(Find, &str, &str); 7] = [
+            (written_id, r#" {"x":7, "id" : 7 ,"big":12345678901234567890123}"#, "7 ,"),
+            (written_id, r#"{"result":{"id":7},"i\u0064":"\u0037"}"#, r#""\u0037""#),
+            (written_id, r#"{"id":1e0,"é":"é"}"#, "1e0"),
+            (told_token, r#"{"method":"m","params":{"x":[7],"progressToken":7}}"#, "7}}"),
+            (progress_token, r#"{"id":7,"params":{"name":"7","_meta":{"progressToken":7.50 }}}"#, "7.50"),
+            (given_up, r#"{"method":"notifications/cancelled","params":{"requestId":7,"reason":"7"}}"#, "7,"),
+            (written_id, r#"{"method":"m"}"#, "nothing"),
+        ];
+        let ours = Id::Text("\"ours\"".into()).json();
+        for (find, text, place) in cases {
+            let replaced = replace(Bytes::from_static(text.as_bytes()), find, &ours);
+            let value = place.trim_end_matches([' ', ',', '}']);
+            let expected = text.replacen(place, &place.replacen(value, &ours, 1), 1);
+            assert_eq!(replaced, expected, "{text}");
         }
     }
 }

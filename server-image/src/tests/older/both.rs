@@ -171,3 +171,37 @@ async fn a_request_that_is_given_up_holds_nothing() {
     front.door.enter(Phase::Stopping);
     assert_eq!(client.next().await, None);
 }
+
+/// Some clients number all of their requests alike: each is answered, one that is given up takes no other with it, and a
+/// stop waits for all of them.
+#[tokio::test]
+async fn older_clients_may_number_all_of_their_requests_alike() {
+    let hold = r#"{"jsonrpc":"2.0","id":1,"method":"hold"}"#;
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    let give_up = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
+    let answered = r#"{"id":1,"jsonrpc":"2.0","result":{"asked":"ping"}}"#;
+
+    let backend = streamable(Arc::default()).await;
+    let front = Front::new(&http_config(backend.port));
+    let mut client = Client::open(&front).await;
+    client.ask(INITIALIZE).await;
+    assert_eq!((client.post(hold).await, client.post(hold).await), (202, 202));
+    eventually("both run", || backend.open() == 2).await;
+    assert_eq!(client.post(ping).await, 202);
+    assert_eq!(client.next().await.unwrap(), answered);
+    for left in [1, 0] {
+        assert_eq!(client.post(give_up).await, 202);
+        eventually("one is given up", || backend.open() == left).await;
+    }
+
+    let older = Older::default();
+    let backend = older.start().await;
+    let front = Front::new(&sse_config(backend.port));
+    let mut client = Client::open(&front).await;
+    assert_eq!((client.post(hold).await, client.post(ping).await), (202, 202));
+    assert_eq!(client.next().await.unwrap(), answered);
+    front.door.enter(Phase::Stopping);
+    older.say(0, r#"{"id":1,"result":"at last"}"#);
+    assert_eq!(client.next().await.unwrap(), r#"{"id":1,"result":"at last"}"#);
+    assert_eq!(client.next().await, None);
+}

@@ -52,8 +52,6 @@ async fn a_streamable_client_reaches_an_older_server() {
         );
         assert_eq!(next().await, r#"{"jsonrpc":"2.0","id":1,"method":"roots/list"}"#);
         assert!(next().await.contains("\"q\""));
-        // Ids are the client's: a second request with one that waits is refused.
-        assert_eq!(text(front.ask(post(hold)).await).await.0, 400);
         older.say(0, r#"{"jsonrpc":"2.0","id":9,"result":{"big":12345678901234567890123}}"#);
         own
     };
@@ -73,6 +71,118 @@ async fn a_streamable_client_reaches_an_older_server() {
     assert_eq!(text(front.ask(with_session(front.bare("DELETE", "/weather/mcp"), &session)).await).await.0, 204);
     assert_eq!(text(front.ask(post(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#)).await).await.0, 404);
     eventually("the server's stream is closed", || backend.open() == 0 && front.door.sse.sessions() == 0).await;
+}
+
+/// Some clients number all of their requests alike, and name their progress likewise.
+#[tokio::test]
+async fn requests_with_one_id_are_told_apart() {
+    let older = Older::default();
+    let backend = older.start().await;
+    let front = Front::new(&sse_config(backend.port));
+    let session = initialize(&front).await;
+    let post = |message: &str| with_session(front.post(message), &session);
+    for (number, id) in (0..).zip(["7", r#""7""#, r#""\u0037""#, "7e0"]) {
+        let call = |name: &str, id: &str| {
+            format!(
+                r#"{{"method":"hold", "params":{{"_meta":{{"progressToken":{id}}},"big":12345678901234567890123,"name":"{name}"}} ,"id": {id}}}"#
+            )
+        };
+        let asking = async |name| {
+            let response = front.ask(post(&call(name, id))).await;
+            assert_eq!(response.headers()["content-type"], "text/event-stream");
+            text(response).await.1
+        };
+        let talking = async {
+            eventually("both wait", || older.heard("hold") == 2 * number + 2).await;
+            let ping = text(front.ask(post(&format!(r#"{{"id":{id},"method":"ping"}}"#))).await).await.1;
+            assert_eq!(ping, format!(r#"{{"id":{id},"jsonrpc":"2.0","result":{{"asked":"ping"}}}}"#));
+            let told = backend.seen();
+            let [.., slow, quick, _ping] = &told[..] else { panic!("{told:?}") };
+            assert_eq!(slow.body(), call("slow", id).as_bytes(), "what stands alone passes as it came");
+            let ours = serde_json::from_slice::<Value>(quick.body()).unwrap()["id"].to_string();
+            assert_ne!(ours, id);
+            assert_eq!(quick.body(), call("quick", &ours).as_bytes(), "nothing else is different");
+            for (name, id) in [("quick", ours.as_str()), ("slow", id)] {
+                older.say(0, &format!(r#"{{"method":"notifications/progress","params":{{"progressToken":{id},"progress":1,"message":"{name}"}}}}"#));
+                older.say(0, &format!(r#"{{"result":{{"name":"{name}","id":{ours}}}, "id":{id}}}"#));
+            }
+            ours
+        };
+        let second = async {
+            eventually("the first waits", || older.heard("hold") > 2 * number).await;
+            asking("quick").await
+        };
+        let (slow, quick, ours) = tokio::join!(asking("slow"), second, talking);
+        for (name, answer) in [("slow", slow), ("quick", quick)] {
+            let expected = format!(
+                "event: message\ndata: {{\"method\":\"notifications/progress\",\"params\":{{\"progressToken\":{id},\"progress\":1,\"message\":\"{name}\"}}}}\n\n\
+                 event: message\ndata: {{\"result\":{{\"name\":\"{name}\",\"id\":{ours}}}, \"id\":{id}}}\n\n"
+            );
+            assert_eq!(answer, expected);
+        }
+    }
+    // The client's own `mooring-N` is nobody else's either.
+    let name = |number: usize| format!(r#"{{"id":"mooring-{number}","method":"hold"}}"#);
+    let names: Vec<_> = (30..60).map(name).collect();
+    let calls = futures::future::join_all(names.iter().chain(&names).map(|name| front.ask(post(name))));
+    let before = backend.calls();
+    let answering = async {
+        eventually("all wait", || backend.calls() == before + 60).await;
+        for request in &backend.seen()[before..] {
+            let message: Value = serde_json::from_slice(request.body()).unwrap();
+            older.say(0, &json!({"id": message["id"], "result": {}}).to_string());
+        }
+    };
+    for (response, name) in tokio::join!(calls, answering).0.into_iter().zip(names.iter().chain(&names)) {
+        let (status, answer) = text(response).await;
+        assert_eq!((status, answer), (200, name.replace(r#""method":"hold""#, r#""result":{}"#)));
+    }
+}
+
+/// Of requests with one id the latest is given up, as it would be by the server. What is answered although it was given
+/// up, or its client has gone, is no answer to a later request with its id.
+#[tokio::test]
+async fn a_late_answer_belongs_to_no_other_request_with_its_id() {
+    let older = Older::default();
+    let backend = older.start().await;
+    let front = Front::new(&sse_config(backend.port));
+    let session = initialize(&front).await;
+    let post = |message: &str| with_session(front.post(message), &session);
+    let hold = r#"{"jsonrpc":"2.0","id":7,"method":"hold"}"#;
+    let last_id = || serde_json::from_slice::<Value>(backend.last().body()).unwrap()["id"].to_string();
+    let answer = |id: &str, result: &str| older.say(0, &format!(r#"{{"id":{id},"result":"{result}"}}"#));
+    let calls = async |number| eventually("it waits", || older.heard("hold") == number).await;
+
+    let first = front.ask(post(hold));
+    let later = async {
+        calls(1).await;
+        let giving_up = async {
+            calls(2).await;
+            let ours = last_id();
+            let give_up = r#"{"method":"notifications/cancelled","params":{"reason":"7","requestId":7}}"#;
+            assert_eq!(text(front.ask(post(give_up)).await).await.0, 202);
+            assert_eq!(backend.last().body(), &give_up.replace("Id\":7", &format!("Id\":{ours}")));
+            answer(&ours, "given up");
+            answer("7", "first");
+        };
+        tokio::join!(front.ask(post(hold)), giving_up).0
+    };
+    let (first, second) = tokio::join!(first, later);
+    assert_eq!(text(first).await, (200, r#"{"id":7,"result":"first"}"#.into()));
+    assert_eq!(second.status(), 502);
+
+    tokio::select! {
+        _ = front.ask(post(hold)) => panic!("there is no answer"),
+        () = calls(3) => {}
+    }
+    let gone = last_id();
+    let answering = async {
+        calls(4).await;
+        answer(&gone, "to who has gone");
+        answer(&last_id(), "to the last");
+    };
+    let (last, ()) = tokio::join!(front.ask(post(hold)), answering);
+    assert_eq!(text(last).await, (200, r#"{"id":7,"result":"to the last"}"#.into()));
 }
 
 #[tokio::test]
