@@ -16,7 +16,7 @@ use crate::body::{Body, BodyError};
 use crate::clock;
 use crate::headers::{ACCEL_BUFFERING, essence, is_event_stream};
 use crate::refusal::{INTERNAL_ERROR, Refusal, Waiting};
-use crate::stream::{COMMENT, SILENCE};
+use crate::stream::{COMMENT, Failed, SILENCE};
 
 type Answer = Result<Response<Body>, Refusal>;
 type Frames = Result<Frame<Bytes>, BodyError>;
@@ -32,8 +32,9 @@ pub async fn until(deadline: Option<Instant>, answer: Awaited) -> Answer {
     }
 }
 
-/// Waits for the answer to those who wait, and commits to an event stream when it takes too long.
-pub async fn patiently(deadline: Option<Instant>, mut answer: Awaited, waiting: Waiting) -> Answer {
+/// Waits for the answer to those who wait, and commits to an event stream when it takes too long. From then on a refusal is
+/// no answer to be made by others: it becomes an event, and `failed` is told.
+pub async fn patiently(deadline: Option<Instant>, mut answer: Awaited, waiting: Waiting, failed: Failed) -> Answer {
     let silent = clock::instant() + SILENCE;
     if deadline.is_some_and(|deadline| deadline <= silent) {
         return until(deadline, answer).await;
@@ -42,7 +43,14 @@ pub async fn patiently(deadline: Option<Instant>, mut answer: Awaited, waiting: 
         return prompt;
     }
     let comment = stream::once(async { Ok(Frame::data(Bytes::from_static(COMMENT))) });
-    let rest = stream::once(async move { events(until(deadline, answer).await, &waiting) }).flatten();
+    let late = async move {
+        let answer = until(deadline, answer).await;
+        if let Err(refusal) = &answer {
+            failed(refusal);
+        }
+        events(answer, &waiting)
+    };
+    let rest = stream::once(late).flatten();
     Ok(event_stream(StreamBody::new(comment.chain(rest)).boxed_unsync()))
 }
 
@@ -100,6 +108,7 @@ fn on_one_line(data: Bytes) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
     use http::StatusCode;
@@ -114,14 +123,18 @@ mod tests {
     }
 
     async fn late(answer: Answer) -> (StatusCode, String) {
+        let (refused, told) = (answer.as_ref().err().cloned(), Arc::new(Mutex::new(None)));
+        let telling = Arc::clone(&told);
+        let failed: Failed = Arc::new(move |refusal| *telling.lock().unwrap() = Some(refusal.clone()));
         let answer = async {
             tokio::time::sleep(Duration::from_secs(20)).await;
             answer
         };
-        let response = patiently(None, Box::pin(answer), waiting()).await.unwrap();
+        let response = patiently(None, Box::pin(answer), waiting(), failed).await.unwrap();
         assert!(is_event_stream(response.headers()));
         let status = response.status();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(*told.lock().unwrap(), refused);
         (status, String::from_utf8(bytes.to_vec()).unwrap())
     }
 
@@ -154,7 +167,7 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(14)).await;
             Ok(json(StatusCode::OK, "{\n}".into()))
         };
-        let response = patiently(None, Box::pin(answer), waiting()).await.unwrap();
+        let response = patiently(None, Box::pin(answer), waiting(), Arc::new(|_| {})).await.unwrap();
         assert_eq!(essence(response.headers()), "application/json");
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "{\n}");
     }

@@ -2,6 +2,7 @@
 //! take, and what holds while its answer streams back.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -16,8 +17,8 @@ use crate::commit;
 use crate::door::{Door, Phase};
 use crate::era::Era;
 use crate::headers::{self, LAST_EVENT_ID, SESSION, Seen};
-use crate::log::Entry;
-use crate::metrics::InFlight;
+use crate::log::{self, Entry};
+use crate::metrics::{InFlight, Metrics};
 use crate::peek::{self, Reading};
 use crate::pipeline::{Arrival, Refused};
 use crate::refusal::Refusal;
@@ -27,7 +28,7 @@ use crate::session::part::Part;
 use crate::session::place::Standing;
 use crate::session::registry::InUse;
 use crate::sse::bridge;
-use crate::stream::{self, End, Terms};
+use crate::stream::{self, End, Failed, Terms};
 use crate::who::Principal;
 
 /// The methods of the endpoint.
@@ -61,6 +62,8 @@ pub struct Exchange {
     pub seen: Seen,
     /// What its session ids mean.
     pub standing: Standing,
+    /// Counts and logs what goes wrong once the answer has begun.
+    pub failed: Failed,
     in_flight: InFlight,
 }
 
@@ -79,6 +82,7 @@ impl Exchange {
             _ => door.load.request(rules.requests)?,
         };
         let in_flight = door.metrics.begin(room);
+        let failed = once(&door.metrics, &principal, &seen, arrival.instant);
         Ok(Self {
             door: Arc::clone(door),
             rules: Arc::clone(rules),
@@ -86,6 +90,7 @@ impl Exchange {
             principal,
             seen,
             standing: Standing::Raw,
+            failed,
             in_flight,
         })
     }
@@ -133,7 +138,7 @@ impl Exchange {
         let deadline = (!admitted.endless).then_some(deadline);
         let asking = Box::pin(self.ask(work, deadline.is_none()));
         let answer = if admitted.slow && takes_events {
-            commit::patiently(deadline, asking, admitted.waiting.clone()).await
+            commit::patiently(deadline, asking, admitted.waiting.clone(), Arc::clone(&self.failed)).await
         } else {
             commit::until(deadline, asking).await
         };
@@ -238,7 +243,7 @@ impl Exchange {
 
     /// Streams an answer back, until `deadline` where there is one.
     pub fn stream_back(mut self, response: Response<Body>, deadline: Option<Instant>) -> Response<Body> {
-        let mut terms = Terms { deadline, end: None, comments: false, in_flight: None };
+        let mut terms = Terms { deadline, failed: Some(self.failed), end: None, comments: false, in_flight: None };
         if headers::is_event_stream(response.headers()) {
             self.in_flight.as_stream(&self.door.metrics);
             // In a compressed stream nothing can be written between the events.
@@ -253,9 +258,22 @@ impl Exchange {
     pub fn stream_until(mut self, response: Response<Body>, end: End) -> Response<Body> {
         self.in_flight.as_stream(&self.door.metrics);
         let comments = !response.headers().contains_key(CONTENT_ENCODING);
-        let terms = Terms { deadline: None, end: Some(end), comments, in_flight: Some(self.in_flight) };
+        let terms = Terms { deadline: None, failed: None, end: Some(end), comments, in_flight: Some(self.in_flight) };
         response.map(|body| stream::under(terms, body))
     }
+}
+
+/// Counts and logs a failure of one exchange, once: a call that is too slow is noticed both where its answer is waited for and
+/// where that streams.
+fn once(metrics: &Arc<Metrics>, caller: &Principal, seen: &Seen, arrival: Instant) -> Failed {
+    let (metrics, caller, request_id) = (Arc::clone(metrics), caller.clone(), seen.request_id.clone());
+    let told = AtomicBool::new(false);
+    Arc::new(move |refusal| {
+        if !told.swap(true, Ordering::Relaxed) {
+            metrics.refused(refusal);
+            log::failed(&request_id, &caller, refusal, arrival);
+        }
+    })
 }
 
 /// Takes the headers out of `parts`.

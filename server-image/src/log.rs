@@ -72,7 +72,7 @@ impl Entry {
     /// Writes the line: refusals and failures at info, all else at debug.
     pub fn write(self, status: StatusCode, arrival: Instant) {
         let Self { request_id, http_method, caller, method, refusal, is_health } = self;
-        let milliseconds = || u64::try_from((clock::instant() - arrival).as_millis()).unwrap_or(u64::MAX);
+        let milliseconds = || milliseconds_since(arrival);
         let request_id = request_id.to_str().unwrap_or_default();
         let (status, refusal) = (status.as_u16(), refusal.unwrap_or_default());
         let (caller, method) = (caller.as_ref().map_or("", Principal::name), method.unwrap_or_default());
@@ -82,6 +82,17 @@ impl Entry {
             tracing::debug!(request_id, %http_method, method, caller, status, refusal, milliseconds = milliseconds(), "request");
         }
     }
+}
+
+/// Writes that a request failed whose answer had begun: the line of the request says how it began.
+pub fn failed(request_id: &HeaderValue, caller: &Principal, refusal: &Refusal, arrival: Instant) {
+    let (request_id, caller) = (request_id.to_str().unwrap_or_default(), caller.name());
+    let (refusal, milliseconds) = (refusal.label(), milliseconds_since(arrival));
+    tracing::info!(request_id, caller, refusal, milliseconds, "a request failed after its answer had begun");
+}
+
+fn milliseconds_since(arrival: Instant) -> u64 {
+    u64::try_from((clock::instant() - arrival).as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The innermost reason, for the log.

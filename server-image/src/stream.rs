@@ -2,6 +2,7 @@
 //! caller is not welcome any more, and holds the call's deadline. It passes bytes through and never holds them back.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use crate::body::{Body, BodyError};
 use crate::clock;
 use crate::log::cause;
 use crate::metrics::InFlight;
+use crate::refusal::Refusal;
 
 /// How long a stream may be silent.
 pub const SILENCE: Duration = Duration::from_secs(15);
@@ -22,10 +24,15 @@ pub const COMMENT: &[u8] = b": keep-alive\n\n";
 /// Resolves when the stream must end.
 pub type End = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// Is told what goes wrong once an answer has begun, when no status can tell it any more.
+pub type Failed = Arc<dyn Fn(&Refusal) + Send + Sync>;
+
 /// What holds for one answer.
 pub struct Terms {
     /// When the answer must have ended.
     pub deadline: Option<Instant>,
+    /// Is told of an answer that its deadline cut off.
+    pub failed: Option<Failed>,
     /// For event streams: when the stream must end.
     pub end: Option<End>,
     /// Whether silence is broken by a comment: for event streams that are not compressed.
@@ -40,6 +47,7 @@ pub fn under(terms: Terms, body: Body) -> Body {
     http_body_util::BodyExt::boxed_unsync(Answer {
         inner: body,
         deadline: terms.deadline,
+        failed: terms.failed,
         overdue: None,
         end: terms.end,
         silence,
@@ -52,6 +60,7 @@ pub fn under(terms: Terms, body: Body) -> Body {
 struct Answer {
     inner: Body,
     deadline: Option<Instant>,
+    failed: Option<Failed>,
     /// Resolves at the deadline; made when the answer is first waited for, which most never are.
     overdue: Option<Pin<Box<Sleep>>>,
     end: Option<End>,
@@ -75,6 +84,13 @@ impl Answer {
         self.ended = true;
         self.inner = crate::body::empty();
     }
+
+    /// Tells that the deadline cut it off.
+    fn cut(&self) {
+        if let Some(failed) = &self.failed {
+            failed(&Refusal::BackendSlow);
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -97,12 +113,15 @@ impl HttpBody for Answer {
         if this.is_overdue(cx) {
             if this.end.is_none() {
                 this.stop();
-                tracing::info!(error = %Overdue, "an answer broke off");
+                this.cut();
                 return Poll::Ready(Some(Err(Overdue.into()))); // it must be seen to be cut off
             }
             // An event stream may end anywhere; what it has to say about the timeout goes first.
             let last = Pin::new(&mut this.inner).poll_frame(cx);
             this.stop();
+            if !matches!(last, Poll::Ready(None)) {
+                this.cut();
+            }
             return if last.is_ready() { last } else { Poll::Ready(None) };
         }
         match Pin::new(&mut this.inner).poll_frame(cx) {
@@ -182,7 +201,7 @@ mod tests {
     use super::*;
 
     fn events(end: impl Future<Output = ()> + Send + 'static) -> Terms {
-        Terms { deadline: None, end: Some(Box::pin(end)), comments: true, in_flight: None }
+        Terms { deadline: None, failed: None, end: Some(Box::pin(end)), comments: true, in_flight: None }
     }
 
     fn channel() -> (mpsc::UnboundedSender<&'static str>, Body) {
@@ -242,7 +261,7 @@ mod tests {
         let (sender, body) = channel();
         sender.send("{").unwrap();
         let deadline = Some(clock::instant() + Duration::from_secs(5));
-        let mut body = under(Terms { deadline, end: None, comments: false, in_flight: None }, body);
+        let mut body = under(Terms { deadline, failed: None, end: None, comments: false, in_flight: None }, body);
         assert_eq!(next(&mut body).await.unwrap(), "{");
         assert!(body.frame().await.unwrap().is_err());
     }

@@ -330,7 +330,7 @@ fn until_stopped(door: &Door, response: Response<Body>) -> Response<Body> {
     let end = Box::pin(async move {
         let _ = phases.wait_for(|phase| *phase == Phase::Stopping).await;
     });
-    let terms = Terms { deadline: None, end: Some(end), comments: false, in_flight: None };
+    let terms = Terms { deadline: None, failed: None, end: Some(end), comments: false, in_flight: None };
     response.map(|body| stream::under(terms, body))
 }
 

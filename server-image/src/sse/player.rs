@@ -31,6 +31,7 @@ use crate::pipeline::{Arrival, Refused};
 use crate::refusal::{INTERNAL_ERROR, INVALID_REQUEST, Refusal, Waiting};
 use crate::rules::Rules;
 use crate::session::place::Standing;
+use crate::stream::Failed;
 use crate::who::Principal;
 
 const INITIALIZED: &str = "notifications/initialized";
@@ -85,6 +86,8 @@ struct Caller {
     headers: HeaderMap,
     /// When the call timeout of the message ends.
     deadline: Instant,
+    /// Is told where a message that was accepted fails.
+    failed: Failed,
 }
 
 impl Caller {
@@ -96,6 +99,7 @@ impl Caller {
             seen: exchange.seen.clone(),
             headers,
             deadline: deadline(exchange),
+            failed: Arc::clone(&exchange.failed),
         }
     }
 
@@ -257,7 +261,7 @@ impl Session {
         let last = match answered {
             Ok(response) => self.deliver(caller, response, id, &waiting).await,
             Err(Refused { refusal, .. }) => {
-                caller.door.metrics.refused(&refusal);
+                (caller.failed)(&refusal);
                 Some(refusal.message(&waiting).into())
             }
         };
@@ -286,7 +290,10 @@ impl Session {
             return match timeout_at(caller.deadline, self.follow(caller, response, wanted.as_ref())).await {
                 Ok(Ok(true) | Err(Gone)) => None,
                 Ok(Ok(false)) => failed("ended its answer without a message"),
-                Err(_) => failed("did not answer in time"),
+                Err(_) => {
+                    (caller.failed)(&Refusal::BackendSlow);
+                    failed("did not answer in time")
+                }
             };
         }
         let Some(data) = bounded(response.into_body()).await else {

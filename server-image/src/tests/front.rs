@@ -198,6 +198,13 @@ impl Front {
         text.lines().find_map(|line| line.strip_prefix(&sample)).map_or(0, |count| count.parse().unwrap())
     }
 
+    /// What the backend failed to do, and how often.
+    pub fn backend_errors(&self) -> Vec<String> {
+        let (_, text) = self.door.metrics.text(false).unwrap();
+        let errors = text.lines().filter_map(|line| line.strip_prefix("mooring_server_backend_errors_total"));
+        errors.map(str::to_owned).collect()
+    }
+
     /// Waits until the front door is ready.
     pub async fn ready(&self) {
         eventually("ready", || self.door.is_ready()).await;
