@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::body::{Body, BodyError};
 use crate::clock;
-use crate::headers::{ACCEL_BUFFERING, essence, is_event_stream};
+use crate::headers::{ACCEL_BUFFERING, essence, is_coded, is_event_stream};
 use crate::refusal::{INTERNAL_ERROR, Refusal, Waiting};
 use crate::stream::{COMMENT, Failed, SILENCE};
 
@@ -77,6 +77,14 @@ fn events(answer: Answer, waiting: &Waiting) -> stream::BoxStream<'static, Frame
     };
     match answer {
         Err(refusal) => one(refusal.message(waiting)),
+        Ok(response) if is_coded(response.headers()) => {
+            let status = response.status();
+            let message = format!(
+                "The MCP server answered HTTP {status} late and with a Content-Encoding, though Accept-Encoding was \
+                 identity: such an answer cannot be passed on as an event"
+            );
+            one(waiting.error(INTERNAL_ERROR, &message, None))
+        }
         Ok(response) if response.status().is_success() && is_event_stream(response.headers()) => {
             Box::pin(frames(response.into_body()))
         }
@@ -112,6 +120,7 @@ mod tests {
     use std::time::Duration;
 
     use http::StatusCode;
+    use http::header::CONTENT_ENCODING;
     use serde_json::value::RawValue;
 
     use super::*;
@@ -145,11 +154,18 @@ mod tests {
         busy.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
         let mut html = Response::new(full("<html>"));
         *html.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        let coded = |mut response: Response<Body>, coding: &'static str| {
+            response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static(coding));
+            response
+        };
         let answers = [
             Ok(json(StatusCode::OK, pretty.into())),
             Ok(event_stream(full("id: 1\ndata: x\n\n"))),
             Ok(busy),
             Ok(html),
+            Ok(coded(json(StatusCode::OK, "\x1f\u{8b}".into()), "gzip")),
+            Ok(coded(event_stream(full("\x1f\u{8b}")), "br")),
+            Ok(coded(json(StatusCode::OK, "{}".into()), "Identity")),
             Err(Refusal::BackendSlow),
         ];
         let mut lines = Vec::new();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::{ALLOW, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use tokio::time::Instant;
@@ -247,7 +247,7 @@ impl Exchange {
         if headers::is_event_stream(response.headers()) {
             self.in_flight.as_stream(&self.door.metrics);
             // In a compressed stream nothing can be written between the events.
-            terms.comments = !response.headers().contains_key(CONTENT_ENCODING);
+            terms.comments = !headers::is_coded(response.headers());
             terms.end = Some(Box::pin(self.door.until_unwelcome(self.principal, deadline.is_some())));
         }
         terms.in_flight = Some(self.in_flight);
@@ -257,7 +257,7 @@ impl Exchange {
     /// Streams events back until `end`.
     pub fn stream_until(mut self, response: Response<Body>, end: End) -> Response<Body> {
         self.in_flight.as_stream(&self.door.metrics);
-        let comments = !response.headers().contains_key(CONTENT_ENCODING);
+        let comments = !headers::is_coded(response.headers());
         let terms = Terms { deadline: None, failed: None, end: Some(end), comments, in_flight: Some(self.in_flight) };
         response.map(|body| stream::under(terms, body))
     }

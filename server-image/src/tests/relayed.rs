@@ -8,14 +8,16 @@ use http::{HeaderValue, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, Notify, mpsc};
 
 use super::backend::{Backend, endless, feed};
-use super::eventually;
 use super::front::{Front, collect, http_config, next, text};
-use crate::body::{full, gathered};
+use super::{eventually, pass};
+use crate::body::{Body, full, gathered};
 use crate::clock;
+use crate::commit::event_stream;
 use crate::refusal::json;
+use crate::stream::SILENCE;
 
 const CALL: &str = r#"{"jsonrpc":"2.0","id":"q-1","method":"tools/call","params":{"name":"t"}}"#;
 
@@ -178,6 +180,70 @@ async fn events_arrive_one_by_one_and_uncompressed() {
     drop(sender);
     assert_eq!(next(&mut response).await, None);
     assert_eq!(backend.last().headers()["accept-encoding"], "identity");
+}
+
+/// Asked for `identity`, a server may still compress. Between the events of such a stream nothing can be written.
+#[tokio::test]
+async fn a_compressed_stream_passes_as_it_is() {
+    let pieces: [&[u8]; 2] = [b"\x1f\x8b\x08\x00compressed\n\n", b"more\n\n"];
+    let (sender, body) = feed();
+    let body = Arc::new(Mutex::new(Some(body)));
+    let backend = Backend::start(move |_| {
+        let body = Arc::clone(&body);
+        async move { compressed(event_stream(body.lock().await.take().unwrap())) }
+    })
+    .await;
+    let front = Front::new(&http_config(backend.port));
+    sender.send(pieces[0].into()).unwrap();
+    let response = front.ask(front.bare("GET", "/weather/mcp")).await;
+    assert_eq!(response.headers()["content-encoding"], "gzip");
+    let says_more = async {
+        pass(SILENCE * 2).await;
+        sender.send(pieces[1].into()).unwrap();
+        drop(sender);
+    };
+    let (bytes, ()) = tokio::join!(response.into_body().collect(), says_more);
+    assert_eq!(bytes.unwrap().to_bytes(), pieces.concat());
+}
+
+/// It cannot be a part of the stream of events that its client has then been promised.
+#[tokio::test]
+async fn a_compressed_answer_that_is_late_becomes_an_error() {
+    for is_stream in [false, true] {
+        let answers = Arc::new(Notify::new());
+        let waits = Arc::clone(&answers);
+        let backend = Backend::start(move |_| {
+            let waits = Arc::clone(&waits);
+            async move {
+                waits.notified().await;
+                let body = full(&b"\x1f\x8b\x08\x00compressed"[..]);
+                compressed(if is_stream {
+                    event_stream(body)
+                } else {
+                    json(StatusCode::OK, String::new()).map(|_| body)
+                })
+            }
+        })
+        .await;
+        let mut config = http_config(backend.port);
+        config["limits"]["callTimeoutMs"] = 60_000.into();
+        let front = Front::new(&config);
+        let (response, ()) = tokio::join!(front.ask(front.post(CALL)), async {
+            eventually("asked", || backend.calls() == 1).await;
+            pass(SILENCE).await;
+            answers.notify_one();
+        });
+        assert!(!response.headers().contains_key("content-encoding"));
+        let (status, said) = text(response).await;
+        assert!(status == 200 && said.starts_with(": keep-alive\n\nevent: message\ndata: {"), "{said}");
+        assert!(said.contains("\"id\":\"q-1\"") && said.contains("\"code\":-32603"), "{said}");
+        assert!(said.contains("with a Content-Encoding") && !said.contains("compressed"), "{said}");
+    }
+}
+
+fn compressed(mut response: Response<Body>) -> Response<Body> {
+    response.headers_mut().insert("content-encoding", HeaderValue::from_static("gzip"));
+    response
 }
 
 #[tokio::test]
