@@ -78,7 +78,7 @@ impl Exchange {
         method: &Method,
     ) -> Result<Self, Refusal> {
         let room = match *method {
-            Method::GET => door.load.stream(&principal, rules.streams)?,
+            Method::GET => door.load.stream(principal.subject(), rules.streams)?,
             _ => door.load.request(rules.requests)?,
         };
         let in_flight = door.metrics.begin(room);
@@ -165,7 +165,7 @@ impl Exchange {
         let answered = self.door.answered();
         let admitted = admit::admit(&parts.headers, &reading, answered.only_era())?;
         if admitted.endless {
-            let room = self.door.load.stream(&self.principal, self.rules.streams);
+            let room = self.door.load.stream(self.principal.subject(), self.rules.streams);
             self.in_flight.moves_to(room.map_err(|refusal| admitted.refused(refusal))?);
         }
         self.door.metrics.messages(admitted.messages);

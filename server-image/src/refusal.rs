@@ -56,7 +56,7 @@ pub enum Refusal {
     #[error("Service unavailable: this replica holds as many bytes of request bodies as it may; try again")]
     BodiesFull,
     /// `limits.streamsPerPrincipal` are open.
-    #[error("Too many requests: this key has as many event streams open as it may have, {limit}")]
+    #[error("Too many requests: this caller has as many event streams open as it may have, {limit}")]
     TooManyStreams {
         /// The limit.
         limit: usize,

@@ -21,8 +21,8 @@ pub enum Principal {
     Key(Arc<StoredKey>),
 }
 
-/// Whom a session belongs to. Keys of one subject, the old and the new of a rotation, are one principal.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Whom a session belongs to, and whose event streams are counted. Keys of one subject, the old and the new of a rotation, are one principal.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
     /// Nobody in particular.
     Anonymous,

@@ -323,7 +323,7 @@ async fn bodies_beyond_what_all_may_have_are_shed_and_the_others_are_read_on() {
 }
 
 #[tokio::test]
-async fn a_key_may_hold_so_many_streams_and_no_more() {
+async fn a_caller_may_hold_so_many_streams_and_no_more() {
     let backend = Backend::start(|_| async {
         let silence = StreamBody::new(futures::stream::pending::<Result<http_body::Frame<Bytes>, BodyError>>());
         let mut response = Response::new(silence.boxed_unsync());
@@ -332,9 +332,11 @@ async fn a_key_may_hold_so_many_streams_and_no_more() {
     })
     .await;
     let front = Front::new(&limited(backend.port, &json!({"streamsPerPrincipal": 2})));
-    let other = key(2);
-    let records = [(front.key.id(), &*record(&front.key, None)), (other.id(), &*record(&other, None))];
-    front.keys.swap(&records);
+    let (new, other) = (key(2), key(3));
+    let record_of_other = record(&other, None).replace("\"s\"", "\"another\"");
+    let records = [&front.key, &new].map(|key| (key.id(), record(key, None)));
+    let [(old_id, old), (new_id, new_record)] = &records;
+    front.keys.swap(&[(old_id, old), (new_id, new_record), (other.id(), &record_of_other)]);
     front.reloader().reload();
     let listen = r#"{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen"}"#;
     let first = front.ask(front.bare("GET", "/weather/mcp")).await;
@@ -345,10 +347,12 @@ async fn a_key_may_hold_so_many_streams_and_no_more() {
     let (status, text) = super::front::text(front.ask(front.post(listen)).await).await;
     assert!(status == 429 && text.contains("\"id\":7"), "{text}");
     assert_eq!((backend.calls(), front.refused("streams")), (2, 2));
-    // Others are not concerned, and room comes back.
-    let mut request = front.bare("GET", "/weather/mcp");
-    request.headers_mut().insert("x-api-key", other.expose().parse().unwrap());
-    assert_eq!(front.ask(request).await.status(), 200);
+    // The new key of a rotation is the same caller. Others are not concerned, and room comes back.
+    for (key, expected) in [(new, 429), (other, 200)] {
+        let mut request = front.bare("GET", "/weather/mcp");
+        request.headers_mut().insert("x-api-key", key.expose().parse().unwrap());
+        assert_eq!(front.ask(request).await.status(), expected);
+    }
     drop(first);
     assert_eq!(front.ask(front.bare("GET", "/weather/mcp")).await.status(), 200);
 }

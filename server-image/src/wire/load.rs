@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use prometheus_client::metrics::gauge::Gauge;
 
 use crate::refusal::Refusal;
-use crate::who::Principal;
+use crate::who::Subject;
 
 /// What is in use.
 #[derive(Clone, Debug, Default)]
@@ -17,7 +17,7 @@ pub struct Load(Arc<Used>);
 #[derive(Debug, Default)]
 struct Used {
     requests: AtomicUsize,
-    streams: Mutex<HashMap<String, usize>>,
+    streams: Mutex<HashMap<Subject, usize>>,
 }
 
 /// Room for one request or one stream, until it is dropped.
@@ -25,7 +25,7 @@ struct Used {
 pub struct Permit {
     load: Load,
     /// Whose stream it is; none for a request.
-    stream_of: Option<String>,
+    stream_of: Option<Subject>,
 }
 
 impl Load {
@@ -37,31 +37,31 @@ impl Load {
     }
 
     /// Room for one event stream more of that caller, who has fewer than `limit`.
-    pub fn stream(&self, principal: &Principal, limit: usize) -> Result<Permit, Refusal> {
+    pub fn stream(&self, subject: Subject, limit: usize) -> Result<Permit, Refusal> {
         let mut streams = self.streams();
-        let open = streams.get(principal.name()).copied().unwrap_or_default();
+        let open = streams.get(&subject).copied().unwrap_or_default();
         if open >= limit {
             return Err(Refusal::TooManyStreams { limit });
         }
-        streams.insert(principal.name().to_owned(), open + 1);
-        Ok(Permit { load: self.clone(), stream_of: Some(principal.name().to_owned()) })
+        streams.insert(subject.clone(), open + 1);
+        Ok(Permit { load: self.clone(), stream_of: Some(subject) })
     }
 
-    fn streams(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+    fn streams(&self) -> MutexGuard<'_, HashMap<Subject, usize>> {
         self.0.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let Some(name) = &self.stream_of else {
+        let Some(subject) = &self.stream_of else {
             self.load.0.requests.fetch_sub(1, Ordering::Relaxed);
             return;
         };
         let mut streams = self.load.streams();
-        match streams.get_mut(name) {
+        match streams.get_mut(subject) {
             Some(open) if *open > 1 => *open -= 1,
-            _ => drop(streams.remove(name)),
+            _ => drop(streams.remove(subject)),
         }
     }
 }
@@ -118,12 +118,13 @@ mod tests {
     #[test]
     fn streams_are_counted_for_each_caller() {
         let load = Load::default();
-        let stream = load.stream(&Principal::Anonymous, 1).unwrap();
-        assert_eq!(load.stream(&Principal::Anonymous, 1).unwrap_err(), Refusal::TooManyStreams { limit: 1 });
+        let stream = load.stream(Subject::Anonymous, 1).unwrap();
+        assert_eq!(load.stream(Subject::Anonymous, 1).unwrap_err(), Refusal::TooManyStreams { limit: 1 });
+        assert!(load.stream(Subject::Key("anonymous".into()), 1).is_ok());
         drop(stream);
         assert!(load.streams().is_empty());
-        assert!(load.stream(&Principal::Anonymous, 1).is_ok());
-        assert!(load.stream(&Principal::Anonymous, 0).is_err());
+        assert!(load.stream(Subject::Anonymous, 1).is_ok());
+        assert!(load.stream(Subject::Anonymous, 0).is_err());
         assert!(load.streams().is_empty());
     }
 
