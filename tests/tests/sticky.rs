@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
 use mooring_tests::clients::{Client, Session, Transport};
 use mooring_tests::front_door_process::{FrontDoorProcess, KEY, config, http};
-use mooring_tests::mcp::Target;
+use mooring_tests::mcp::{Streaming, Target};
 use mooring_tests::parts::proxies;
 use mooring_tests::process::{PATIENCE, Process, free_port};
 use mooring_tests::server_process::{Server, ServerProcess};
@@ -19,6 +19,8 @@ use mooring_tests::wait::until;
 use serde_json::{Value, json};
 
 const PODS: u8 = 3;
+/// The revision without sessions.
+const MODERN: &str = "2026-07-28";
 /// The variable that says how many sessions of the least that speaks MCP there are of each server, straight and through each
 /// proxy; how many there are where it is not set, and how many of them at once.
 const SESSIONS: &str = "MOORING_STICKY_SESSIONS";
@@ -75,6 +77,8 @@ impl Fleet {
 #[derive(Clone, Copy, Debug)]
 enum Proxy {
     Nginx,
+    /// As it is where nobody has told it of event streams: it keeps what an answer has until it has much of it.
+    NginxByDefault,
     Haproxy,
     Envoy,
 }
@@ -92,8 +96,9 @@ impl Proxy {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         let file = folder.path().join("config");
         let mut command = match self {
-            Self::Nginx => {
-                std::fs::write(&file, nginx(folder.path(), address, pods))?;
+            Self::Nginx | Self::NginxByDefault => {
+                let more = if matches!(self, Self::Nginx) { UNBUFFERED } else { BY_DEFAULT };
+                std::fs::write(&file, nginx(folder.path(), address, pods, more))?;
                 let mut nginx = Command::new(proxies::nginx()?);
                 nginx.arg("-p").arg(folder.path());
                 nginx
@@ -121,7 +126,13 @@ impl Proxy {
     }
 }
 
-fn nginx(folder: &Path, listen: SocketAddr, pods: &[SocketAddr]) -> String {
+/// What people write for event streams.
+const UNBUFFERED: &str =
+    "proxy_http_version 1.1; proxy_set_header Connection close; proxy_buffering off; proxy_read_timeout 1h;";
+/// What most nginx do where nobody has written anything: before 1.29.7 it was the default.
+const BY_DEFAULT: &str = "proxy_http_version 1.0;";
+
+fn nginx(folder: &Path, listen: SocketAddr, pods: &[SocketAddr], more: &str) -> String {
     let folder = folder.display();
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
     let temporary = temporary.map(|kind| format!("{kind}_temp_path {folder}/{kind};")).join("\n");
@@ -137,8 +148,7 @@ upstream pods {{
 {pods}
 }}
 server {{ listen {listen};
-location / {{ proxy_pass http://pods; proxy_http_version 1.1; proxy_set_header Host $http_host; proxy_set_header Connection close;
-proxy_buffering off; proxy_read_timeout 1h; proxy_next_upstream off; }} }}
+location / {{ proxy_pass http://pods; proxy_set_header Host $http_host; proxy_next_upstream off; {more} }} }}
 }}
 "
     )
@@ -239,6 +249,46 @@ async fn every_session_stays_on_its_pod_behind_any_proxy_and_none() -> Result<()
             Ok(())
         })
         .await?;
+    }
+    Ok(())
+}
+
+/// A call that goes on for longer than anybody waits here, and tells its progress, less than a proxy keeps.
+fn slow() -> String {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}, "progressToken": 1,
+    });
+    let params = json!({"name": "count", "arguments": {"to": 1000, "pause": 3}, "_meta": meta});
+    json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string()
+}
+
+/// The next event of a stream that has more to say, so that it is none of those that a proxy gives away at the end.
+async fn next(stream: &mut Streaming) -> Result<String> {
+    let event = tokio::time::timeout(PATIENCE, stream.text()).await.context("nothing arrives")??;
+    event.with_context(|| format!("{}: the stream has ended", stream.status))
+}
+
+#[tokio::test]
+async fn events_pass_a_proxy_that_buffers_as_they_come() -> Result<()> {
+    let server = Server::FastMcp.start().await?;
+    let door = FrontDoorProcess::start(&config(&http(server.port()))).await?;
+    door.ready().await?;
+    let proxy = Proxy::NginxByDefault.start(&[door.address()]).await?;
+    let target = Target { address: proxy.address, host: proxy.address.to_string(), ..door.target() };
+
+    let call = target.with_header("mcp-protocol-version", MODERN).with_header("mcp-method", "tools/call");
+    let mut call = call.with_header("mcp-name", "count").open("POST", slow()).await?;
+    for step in ["\"progress\":1", "\"progress\":2"] {
+        let event = next(&mut call).await.context("the stream of a POST")?;
+        ensure!(event.contains(step), "{event}");
+    }
+
+    let mut stream = Target { path: "/sse".into(), ..target.clone() }.open("GET", "").await?;
+    let messages = Target { path: next(&mut stream).await.context("the stream of a GET")?, ..target };
+    for id in [1, 2] {
+        messages.send("POST", json!({"jsonrpc": "2.0", "id": id, "method": "ping"}).to_string()).await?;
+        let event = next(&mut stream).await.context("the stream of a GET")?;
+        ensure!(event.contains(&format!("\"id\":{id}")), "{event}");
     }
     Ok(())
 }
