@@ -36,7 +36,7 @@ pub struct Limits {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65536))]
     pub connections: Option<i64>,
-    /// Most requests that one replica answers at once, besides event streams. The next get 503 with Retry-After.
+    /// Most requests that one replica answers at once, besides the streams of GET and `subscriptions/listen`. The next get 503 with Retry-After.
     /// Default: 1024.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65536))]

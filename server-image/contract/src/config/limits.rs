@@ -14,7 +14,7 @@ pub struct Limits {
     pub call_timeout_ms: u64,
     /// Most open connections.
     pub connections: u64,
-    /// Most requests that are answered at once, besides event streams.
+    /// Most requests that are answered at once, besides the streams of GET and `subscriptions/listen`.
     pub requests: u64,
     /// Most event streams that one caller may hold open.
     pub streams_per_principal: u64,
