@@ -185,6 +185,48 @@ async fn a_late_answer_belongs_to_no_other_request_with_its_id() {
     assert_eq!(text(last).await, (200, r#"{"id":7,"result":"to the last"}"#.into()));
 }
 
+/// A client without a stream of its own is told beside the one request that waits, and can answer in its midst.
+#[tokio::test]
+async fn what_a_server_asks_in_a_call_is_told_beside_it() {
+    let older = Older::default();
+    let backend = older.start().await;
+    let front = Front::new(&sse_config(backend.port));
+    let session = initialize(&front).await;
+    let post = |message: &str| with_session(front.post(message), &session);
+    let progress = |number: usize| {
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":9,"progress":{number}}}}}"#
+        )
+    };
+    let elicit = r#"{"jsonrpc":"2.0","id":0,"method":"elicitation/create","params":{"message":"Which?"}}"#;
+    let said = [progress(1), progress(2), progress(3), elicit.to_owned()];
+    let hold = r#"{"jsonrpc":"2.0","id":9,"method":"hold","params":{"_meta":{"progressToken":9}}}"#;
+    let talking = async {
+        eventually("the call runs", || older.heard("hold") == 1).await;
+        said.iter().for_each(|message| older.say(0, message));
+    };
+    let (response, ()) = tokio::join!(front.ask(post(hold)), talking);
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()["content-type"]),
+        (200, &HeaderValue::from_static("text/event-stream"))
+    );
+    let mut events = Events::new(response.into_body());
+    let mut next = async || {
+        let event = tokio::time::timeout(Duration::from_secs(10), events.next()).await.expect("an event within 10 s");
+        event.unwrap().map(|event| String::from_utf8(event.data.unwrap()).unwrap())
+    };
+    for message in said {
+        assert_eq!(next().await, Some(message));
+    }
+    let accepted = r#"{"jsonrpc":"2.0","id":0,"result":{"action":"accept","content":{"which":"this"}}}"#;
+    assert_eq!(text(front.ask(post(accepted)).await).await, (202, String::new()));
+    assert_eq!(backend.last().body(), accepted);
+    let answer = r#"{"jsonrpc":"2.0","id":9,"result":{}}"#;
+    older.say(0, answer);
+    assert_eq!(next().await.as_deref(), Some(answer));
+    assert_eq!(next().await, None);
+}
+
 #[tokio::test]
 async fn what_does_not_belong_to_a_session_is_refused() {
     let older = Older::default();
