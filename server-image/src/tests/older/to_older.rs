@@ -227,6 +227,47 @@ async fn what_a_server_asks_in_a_call_is_told_beside_it() {
     assert_eq!(next().await, None);
 }
 
+/// Two clients, or one with two sessions, may use the same ids and tokens at the same time.
+#[tokio::test]
+async fn sessions_have_their_ids_for_themselves() {
+    let older = Older::default();
+    let backend = older.start().await;
+    let front = Front::new(&sse_config(backend.port));
+    let sessions = [initialize(&front).await, initialize(&front).await];
+    assert_ne!(sessions[0], sessions[1]);
+    for round in 1..=3 {
+        let hold =
+            format!(r#"{{"jsonrpc":"2.0","id":{round},"method":"hold","params":{{"_meta":{{"progressToken":"t"}}}}}}"#);
+        let ask = |session| front.ask(with_session(front.post(&hold), session));
+        let talking = async {
+            eventually("both run", || older.heard("hold") == 2 * round).await;
+            for request in backend.seen().iter().rev().take(2) {
+                assert_eq!(request.body(), &hold, "another session's ids are no reason to rename");
+            }
+            // The later one is answered first, and what each is told goes back and forth.
+            for number in [1, 0, 0, 1] {
+                older.say(
+                    number,
+                    &format!(r#"{{"method":"notifications/progress","params":{{"progressToken":"t","of":{number}}}}}"#),
+                );
+            }
+            for number in [1, 0] {
+                older.say(number, &format!(r#"{{"id":{round},"result":{{"of":{number}}}}}"#));
+            }
+        };
+        let (first, second, ()) = tokio::join!(ask(&sessions[0]), ask(&sessions[1]), talking);
+        for (number, response) in [first, second].into_iter().enumerate() {
+            let told = format!(
+                r#"data: {{"method":"notifications/progress","params":{{"progressToken":"t","of":{number}}}}}"#
+            );
+            let answer = format!(r#"data: {{"id":{round},"result":{{"of":{number}}}}}"#);
+            let expected: String =
+                [&told, &told, &answer].iter().map(|data| format!("event: message\n{data}\n\n")).collect();
+            assert_eq!(text(response).await, (200, expected));
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_does_not_belong_to_a_session_is_refused() {
     let older = Older::default();
