@@ -66,6 +66,50 @@ async fn bytes_and_headers_pass() {
     }
 }
 
+/// Whom the backend lets in, and what it can do, is told in its own words.
+#[tokio::test]
+async fn refusals_of_the_backend_pass_byte_for_byte() {
+    type Refused = (&'static str, &'static str, u16, &'static [(&'static str, &'static str)], &'static str);
+    const INSUFFICIENT: &str = r#"Bearer realm="tools", scope="files:read  files:write", error="insufficient_scope", error_description="é, more""#;
+    let cases: [Refused; 6] = [
+        (
+            "POST",
+            "/weather/mcp",
+            401,
+            &[("www-authenticate", r#"Bearer realm="of the backend", error="invalid_token", scope="a b""#)],
+            "{ \"error\" : \"invalid_token\" }",
+        ),
+        ("POST", "/weather/mcp", 401, &[("www-authenticate", "Basic"), ("www-authenticate", "Bearer realm=x")], ""),
+        ("POST", "/weather/mcp", 403, &[("www-authenticate", INSUFFICIENT)], "not for you\n"),
+        ("GET", "/weather/mcp", 401, &[("www-authenticate", "Bearer")], "who?"),
+        ("GET", "/weather/mcp", 405, &[("allow", "POST,  DELETE")], "Method Not Allowed"),
+        ("DELETE", "/weather/mcp", 405, &[("allow", "GET, POST")], ""),
+    ];
+    for (method, path, status, headers, body) in cases {
+        let backend = Backend::start(move |_| async move {
+            let mut response = Response::new(full(body));
+            *response.status_mut() = StatusCode::from_u16(status).unwrap();
+            for (name, value) in headers {
+                response.headers_mut().append(*name, HeaderValue::from_str(value).unwrap());
+            }
+            response
+        })
+        .await;
+        let front = Front::new(&http_config(backend.port));
+        let request = if method == "POST" { front.post(CALL) } else { front.bare(method, path) };
+        let (told, mut passed, bytes) = collect(front.ask(request).await).await;
+        assert_eq!((told.as_u16(), &bytes[..]), (status, body.as_bytes()), "{method} {headers:?}");
+        for name in ["www-authenticate", "allow"] {
+            let expected: Vec<_> = headers.iter().filter(|(of, _)| *of == name).map(|(_, value)| *value).collect();
+            let values: Vec<_> =
+                passed.get_all(name).iter().map(|value| std::str::from_utf8(value.as_bytes()).unwrap()).collect();
+            assert_eq!(values, expected, "{method} {status}");
+        }
+        assert!(passed.remove("content-type").is_none(), "it said none: {passed:?}");
+        assert_eq!(backend.calls(), 1, "nothing is tried again");
+    }
+}
+
 #[tokio::test]
 async fn a_request_without_an_id_gets_one_that_both_sides_see() {
     let backend = Backend::start(|_| async { json(StatusCode::OK, "{}".into()) }).await;

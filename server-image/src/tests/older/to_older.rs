@@ -203,7 +203,9 @@ async fn what_a_server_asks_in_a_call_is_told_beside_it() {
     let hold = r#"{"jsonrpc":"2.0","id":9,"method":"hold","params":{"_meta":{"progressToken":9}}}"#;
     let talking = async {
         eventually("the call runs", || older.heard("hold") == 1).await;
-        said.iter().for_each(|message| older.say(0, message));
+        for message in &said {
+            older.say(0, message);
+        }
     };
     let (response, ()) = tokio::join!(front.ask(post(hold)), talking);
     assert_eq!(
@@ -261,8 +263,7 @@ async fn sessions_have_their_ids_for_themselves() {
                 r#"data: {{"method":"notifications/progress","params":{{"progressToken":"t","of":{number}}}}}"#
             );
             let answer = format!(r#"data: {{"id":{round},"result":{{"of":{number}}}}}"#);
-            let expected: String =
-                [&told, &told, &answer].iter().map(|data| format!("event: message\n{data}\n\n")).collect();
+            let expected = [&told, &told, &answer].map(|data| format!("event: message\n{data}\n\n")).concat();
             assert_eq!(text(response).await, (200, expected));
         }
     }
