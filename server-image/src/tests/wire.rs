@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::backend::Backend;
+use super::eventually;
 use super::front::{Front, http_config};
 use crate::refusal::json;
 
@@ -169,6 +170,41 @@ async fn a_refusal_arrives_before_a_large_body_is_sent() {
         body.len()
     );
     assert!(front.raw(address, request.as_bytes()).await.starts_with("HTTP/1.1 401"));
+}
+
+/// Its sender goes, politely or not; nobody else is concerned.
+#[tokio::test]
+async fn a_body_that_breaks_off_reaches_nobody_and_the_next_request_is_served() {
+    let backend = echo().await;
+    let front = Front::new(&http_config(backend.port));
+    let address = front.listen().await;
+    let held = || {
+        let told = front.door.metrics.text(false).unwrap().1;
+        told.lines().find_map(|line| line.strip_prefix("mooring_server_body_bytes ")?.parse::<u32>().ok())
+    };
+    let declared = head(&front, "Host: mcp.example.com\r\n", "Content-Length: 100\r\n") + &PING[..10];
+    let streamed = head(&front, "Host: mcp.example.com\r\n", "Transfer-Encoding: chunked\r\n") + "64\r\n" + &PING[..10];
+    let cases = [(&declared, false), (&declared, true), (&streamed, false), (&streamed, true)];
+    for (count, (request, reset)) in (1..).zip(cases) {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        eventually("its body is waited for", || held() == Some(10)).await;
+        if reset {
+            stream.set_zero_linger().unwrap();
+        } else {
+            stream.shutdown().await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("broke off"), "{answer}");
+        }
+        drop(stream);
+        eventually("counted", || front.refused("body_broken") == count).await;
+        assert_eq!((backend.calls(), held()), (0, Some(0)));
+    }
+    let length = format!("Content-Length: {}\r\n", PING.len());
+    let request = head(&front, "Host: mcp.example.com\r\n", &length) + PING;
+    assert!(front.raw(address, request.as_bytes()).await.starts_with("HTTP/1.1 200"));
+    assert_eq!(backend.calls(), 1);
 }
 
 #[tokio::test]
