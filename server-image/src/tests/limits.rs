@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 use super::backend::Backend;
 use super::front::{Front, http_config, key, record};
 use super::{eventually, http_2};
-use crate::body::{Body, BodyError};
+use crate::body::{Body, BodyError, full};
 use crate::refusal;
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
@@ -417,4 +417,72 @@ async fn a_body_has_its_time() {
     let took = (crate::clock::instant() - begin).as_secs();
     assert!((30..=32).contains(&took), "{took}");
     assert_eq!((backend.calls(), front.refused("body_slow")), (0, 1));
+}
+
+/// A body of which a byte comes now and then.
+fn drips() -> Body {
+    let bytes = futures::stream::unfold((), |()| async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        Some((Ok::<_, BodyError>(http_body::Frame::data(Bytes::from_static(b" "))), ()))
+    });
+    StreamBody::new(bytes).boxed_unsync()
+}
+
+#[tokio::test]
+async fn a_body_that_drips_is_told_and_its_connection_of_http_1_closed() {
+    let backend = pong().await;
+    let front = Front::new(&limited(backend.port, &json!({"bodyTimeoutMs": 200})));
+    let address = front.listen().await;
+    for (count, framing) in (1..).zip(["Content-Length: 1000000", "Transfer-Encoding: chunked"]) {
+        let (mut answers, mut requests) = TcpStream::connect(address).await.unwrap().into_split();
+        let head = format!(
+            "POST /weather/mcp HTTP/1.1\r\nHost: mcp.example.com\r\nX-Api-Key: {}\r\n\
+             Content-Type: application/json\r\n{framing}\r\n\r\n",
+            front.key.expose()
+        );
+        requests.write_all(head.as_bytes()).await.unwrap();
+        let piece = if framing.starts_with('T') { "1\r\n \r\n" } else { " " };
+        let mut drops = drips();
+        let dripping = async {
+            while drops.frame().await.is_some() && requests.write_all(piece.as_bytes()).await.is_ok() {}
+            std::future::pending::<()>().await;
+        };
+        let mut answer = String::new();
+        tokio::select! {
+            read = tokio::time::timeout(Duration::from_secs(10), answers.read_to_string(&mut answer)) => {
+                read.expect("closed within 10 s").unwrap();
+            }
+            () = dripping => {}
+        }
+        assert_eq!(status(&answer), Some(408), "{answer}");
+        assert!(answer.contains("connection: close\r\n") && answer.ends_with("}}"), "{answer}");
+        assert_eq!((backend.calls(), front.refused("body_slow")), (0, count));
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_drips_is_told_on_its_stream_and_the_others_of_http_2_go_on() {
+    let backend = pong().await;
+    let front = Front::new(&limited(backend.port, &json!({"bodyTimeoutMs": 200})));
+    let stream = TcpStream::connect(front.listen().await).await.unwrap();
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    front.run(async move {
+        let _ = connection.await;
+    });
+    let request = |body: Body| {
+        let mut request = front.post("").map(|_| body);
+        request.headers_mut().remove("host");
+        *request.uri_mut() = "http://mcp.example.com/weather/mcp".parse().unwrap();
+        request
+    };
+    for count in 1..=3 {
+        let response = tokio::time::timeout(Duration::from_secs(10), sender.send_request(request(drips())));
+        let response = response.await.expect("an answer within 10 s").unwrap();
+        assert_eq!(response.status(), 408);
+        assert!(response.collect().await.unwrap().to_bytes().ends_with(b"}}"));
+        assert_eq!((backend.calls(), front.refused("body_slow")), (count - 1, count as u64));
+        let response = sender.send_request(request(full(PING))).await.unwrap();
+        assert_eq!((response.status().as_u16(), backend.calls()), (200, count));
+    }
 }
