@@ -218,9 +218,24 @@ async fn wrong_utf8_and_garbage_are_refused_and_the_next_request_is_served() {
         request.extend_from_slice(body);
         assert!(front.raw(address, &request).await.starts_with("HTTP/1.1 400"));
     }
-    for garbage in [&b"GET\r\n\r\n"[..], b"\xff\xff\xff\xff\r\n\r\n", b"POST / HTTP/1.1\r\nHost : x\r\n\r\n"] {
-        let answer = front.raw(address, garbage).await;
-        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{answer}");
+    // Whatever else it is: its sender is told, and the connection closed.
+    let garbage: [(&[u8], u16); 11] = [
+        (b"GET\r\n\r\n", 400),
+        (b"GET / HTTP/1.1 x\r\n\r\n", 400),
+        (b"get / http/1.1\r\n\r\n", 400),
+        (b"\xff\xff\xff\xff\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400), // the begin of TLS
+        (b"POST / HTTP/1.1\r\nHost : x\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nHost\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\n: x\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nHost: x\x00\r\n\r\n", 400),
+        (b"GET / HTTP/3.0\r\n\r\n", 505),
+        (b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n", 505), // nearly HTTP/2
+    ];
+    for (bytes, status) in garbage {
+        let (answer, sent) = (front.raw(address, bytes).await, String::from_utf8_lossy(bytes));
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{sent:?}: {answer}");
+        assert!(answer.contains("connection: close\r\n") && answer.ends_with("}}"), "{sent:?}: {answer}");
     }
     let length = format!("Content-Length: {}\r\n", PING.len());
     let request = head(&front, "Host: mcp.example.com\r\n", &length) + PING;
