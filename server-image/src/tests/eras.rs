@@ -177,6 +177,11 @@ async fn a_batch_is_judged_message_by_message() {
         (&[], of(&[&one, &modern_notification])),
         (&[("mcp-session-id", "a b")], of(&[&one])),
     ];
+    let counted = |front: &Front, number: usize| {
+        let told = front.door.metrics.text(false).unwrap().1;
+        assert!(told.contains(&format!("mooring_server_messages_total {number}\n")), "{told}");
+    };
+    counted(&front, 1 + 3 + 100 + 1); // each element, whatever it is
     let mut table = String::new();
     for (headers, body) in refused {
         let (status, answer) = text(front.ask(with(front.post(&body), headers)).await).await;
@@ -184,6 +189,7 @@ async fn a_batch_is_judged_message_by_message() {
         assert_eq!((status, backend.calls()), (400, passed), "{headers:?} {body:.60}: {answer}");
     }
     insta::assert_snapshot!(table);
+    counted(&front, 105); // and nothing of what was refused
     // A failure of the backend is told to each that waits, too.
     let front = Front::new(&http_config(1));
     let (status, answer) = text(front.ask(with(front.post(&of(&[&one, &ping(2)])), old)).await).await;
