@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use http::{Request, StatusCode};
+use http::{HeaderValue, Request, StatusCode};
 use mooring_contract::DoorStatus;
 use tower::ServiceExt as _;
 
-use super::front::{Front, http_config, text};
+use super::backend::Backend;
+use super::front::{Front, collect, http_config, text};
+use crate::door::Phase;
+use crate::handshake;
 use crate::management::router;
+use crate::refusal::json;
 
 async fn get(front: &Front, path: &str, headers: &[(&str, &str)]) -> (StatusCode, String, String) {
     let mut request = Request::get(path);
@@ -61,11 +65,33 @@ async fn metrics_come_in_both_formats_and_name_nobody() {
     insta::assert_snapshot!(lines.join("\n"));
 }
 
+/// On the port of the management and on the public one alike, under the path of the server, too.
 #[tokio::test]
 async fn probes_are_answered() {
-    let front = Front::new(&http_config(9));
-    assert_eq!(get(&front, "/health", &[]).await.2, r#"{"status":"alive"}"#);
-    assert_eq!(get(&front, "/health/ready", &[]).await.0, 503);
+    let result = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{}}}"#;
+    let backend = Backend::start(move |_| async move { json(StatusCode::OK, result.into()) }).await;
+    let front = Front::new(&http_config(backend.port));
+    let probe = async |path: &str, expected: (u16, &str)| {
+        let (status, media_type, body) = get(&front, path, &[]).await;
+        assert_eq!(((status.as_u16(), &*body), &*media_type), (expected, "application/json"), "{path}");
+        for path in [path.to_owned(), format!("/weather{path}")] {
+            let (status, headers, body) = collect(front.ask(front.bare("GET", &path)).await).await;
+            assert_eq!((status.as_u16(), &body[..]), (expected.0, expected.1.as_bytes()), "{path}");
+            assert_eq!(
+                (&headers["content-type"], &headers["cache-control"]),
+                (&HeaderValue::from_static("application/json"), &HeaderValue::from_static("no-store"))
+            );
+        }
+    };
+    let not_ready = (503, r#"{"status":"not_ready","checks":{}}"#);
+    probe("/health", (200, r#"{"status":"alive"}"#)).await;
+    probe("/health/ready", not_ready).await;
+    front.run(handshake::keep(Arc::clone(&front.door)));
+    front.ready().await;
+    probe("/health/ready", (200, r#"{"status":"ready","checks":{}}"#)).await;
+    front.door.enter(Phase::Leaving);
+    probe("/health/ready", not_ready).await;
+    probe("/health", (200, r#"{"status":"alive"}"#)).await;
     assert_eq!(get(&front, "/mcp", &[]).await.0, 404);
     assert_eq!(text(front.ask(front.bare("GET", "/status")).await).await.0, 404);
 }
