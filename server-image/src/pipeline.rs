@@ -175,6 +175,7 @@ async fn routed(
     };
     let principal = who::check(&door.keys(), rules.anonymous, &parts.headers, arrival.wall)?;
     entry.caller(&principal);
+    who::strip_key(&mut parts.uri);
     let asked = Asked { parts, route, principal: &principal, now: arrival.wall, forwarded: arrival.forwarded };
     let standing = place::tell(&door.sessions, rules, &asked);
     if let Some(away) = standing.away() {

@@ -2,15 +2,20 @@
 
 use std::sync::Arc;
 
-use http::HeaderMap;
 use http::header::{AUTHORIZATION, HeaderName};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Uri};
 use jiff::Timestamp;
+use percent_encoding::percent_decode_str;
 
 use crate::keys::{KeySet, StoredKey};
 use crate::refusal::Refusal;
 
 /// The other header that carries a key.
 pub const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// The query parameter that is meant for a key. It ends here, whatever it says.
+const QUERY_KEY: &[u8] = b"_key";
 
 /// Who calls.
 #[derive(Clone, Debug)]
@@ -101,6 +106,26 @@ fn presented(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
     }
 }
 
+/// Takes a key out of the query of a target, so that neither a backend nor another pod is told it.
+pub fn strip_key(uri: &mut Uri) {
+    let Some(rest) = uri.query().and_then(without_key) else { return };
+    let target = if rest.is_empty() { uri.path().to_owned() } else { format!("{}?{rest}", uri.path()) };
+    let mut parts = std::mem::take(uri).into_parts();
+    parts.path_and_query = PathAndQuery::try_from(target).ok(); // of parts that were one before
+    *uri = Uri::from_parts(parts).unwrap_or_default();
+}
+
+/// A query without its parameters for keys, all others as they came; `None` where it has none.
+fn without_key(query: &str) -> Option<String> {
+    let is_key = |parameter: &&str| {
+        percent_decode_str(parameter.split('=').next().unwrap_or_default()).eq(QUERY_KEY.iter().copied())
+    };
+    query.split('&').any(|parameter| is_key(&parameter)).then(|| {
+        let others: Vec<_> = query.split('&').filter(|parameter| !is_key(parameter)).collect();
+        others.join("&")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -111,6 +136,28 @@ mod tests {
     use crate::directory::Entries;
 
     const KEY: &str = "0b6f4d5e-8f0e-4f43-9e58-1b6a3f4c2d10";
+
+    #[test]
+    fn a_key_is_taken_out_of_a_query_and_nothing_else_is_touched() {
+        let cases = [
+            ("/mcp", "/mcp"),
+            ("/mcp?", "/mcp?"),
+            ("/mcp?a=1&b=%2F&&c", "/mcp?a=1&b=%2F&&c"),
+            ("/mcp?_keys=1&x_key=2&_KEY=3&a=_key", "/mcp?_keys=1&x_key=2&_KEY=3&a=_key"),
+            ("/mcp?_key=k", "/mcp"),
+            ("/mcp?_key", "/mcp"),
+            ("/mcp?_key=k=&_key=l", "/mcp"),
+            ("/mcp?_key=k&b=2&a=%5f", "/mcp?b=2&a=%5f"),
+            ("/m%63p?b=2&_key=k&&a=1", "/m%63p?b=2&&a=1"),
+            ("/mcp?a=1&%5fkey=k&%5F%6b%65%79=k", "/mcp?a=1"),
+            ("http://mcp.example.com:80/mcp?_key=k&a=1", "http://mcp.example.com:80/mcp?a=1"),
+        ];
+        for (target, expected) in cases {
+            let mut uri = target.parse().unwrap();
+            strip_key(&mut uri);
+            assert_eq!(uri, expected, "{target}");
+        }
+    }
 
     /// What is sent, and who that is without and with anonymous.
     type Case<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a str);

@@ -40,8 +40,20 @@ async fn no_credential_leaves_the_front_door() {
             texts.push(format!("{headers:?} {}", String::from_utf8_lossy(&body)));
         }
     }
+    // Where the query is the one of a stream that the front door opens itself.
+    let mut config = http_config(backend.port);
+    config["source"]["http"]["transport"] = "sse".into();
+    let older = Front::new(&config);
+    for canary in [front.key.expose(), unknown.expose()] {
+        drop(older.ask(older.bare("GET", &format!("/weather/sse?_key={canary}&a=%2F"))).await);
+        let mut request = older.post(&ping.replace("ping", "initialize"));
+        *request.uri_mut() = format!("/weather/mcp?b&_key={canary}").parse().unwrap();
+        drop(older.ask(request).await);
+    }
+    let targets: Vec<_> = backend.seen().iter().map(|request| request.uri().to_string()).collect();
+    assert_eq!(targets[targets.len() - 2..], ["/backend/mcp?a=%2F", "/backend/mcp?b"]);
     for request in backend.seen() {
-        texts.push(format!("{:?}", request.headers()));
+        texts.push(format!("{request:?}"));
     }
     // A declared tool whose API is away, with a secret header.
     let mut config = http_config(9);
