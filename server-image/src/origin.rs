@@ -77,11 +77,17 @@ impl Listed {
 
 /// What readers are told.
 #[derive(Debug)]
-struct Policy {
-    headers: String,
-    exposed: HeaderValue,
-    max_age: HeaderValue,
-    credentials: bool,
+pub struct Policy {
+    /// Request headers that a page may send, besides those of tool arguments.
+    pub headers: String,
+    /// Answer headers that it may read.
+    pub exposed: String,
+    /// Whether it may send cookies and the like along.
+    pub credentials: bool,
+    /// How long it may keep a preflight's answer, in seconds.
+    pub max_age_seconds: u64,
+    told_exposed: HeaderValue,
+    told_max_age: HeaderValue,
     /// Whether answers differ by origin.
     varies: bool,
 }
@@ -110,9 +116,12 @@ impl OriginRules {
         let exposed = joined("cors.exposeHeaders", &cors.expose_headers, &EXPOSED)?;
         let policy = Policy {
             headers,
-            exposed: HeaderValue::try_from(exposed).map_err(|error| format!("security.cors.exposeHeaders: {error}"))?,
-            max_age: HeaderValue::from(cors.max_age_seconds),
+            told_exposed: HeaderValue::try_from(&exposed)
+                .map_err(|error| format!("security.cors.exposeHeaders: {error}"))?,
+            exposed,
             credentials: cors.credentials,
+            max_age_seconds: cors.max_age_seconds,
+            told_max_age: HeaderValue::from(cors.max_age_seconds),
             varies: matches!(&readers, Listed::These(origins) if !origins.is_empty()),
         };
         Ok(Self { accepted, readers, policy: Arc::new(policy) })
@@ -131,6 +140,11 @@ impl OriginRules {
     /// The origins that may read, for the same.
     pub fn readers(&self) -> Vec<&str> {
         self.readers.describe()
+    }
+
+    /// What those are told.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
     }
 }
 
@@ -204,7 +218,7 @@ impl Cors {
             if let Ok(allowed) = HeaderValue::try_from(self.allowed_headers(&parts.headers)) {
                 headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, allowed);
             }
-            headers.insert(ACCESS_CONTROL_MAX_AGE, self.policy.max_age.clone());
+            headers.insert(ACCESS_CONTROL_MAX_AGE, self.policy.told_max_age.clone());
         }
         headers.append(VARY, HeaderValue::from_static("Access-Control-Request-Method, Access-Control-Request-Headers"));
         Some(response)
@@ -214,7 +228,7 @@ impl Cors {
     pub fn finish(&self, headers: &mut HeaderMap) {
         if let Some(reader) = &self.reader {
             headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, reader.clone());
-            headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, self.policy.exposed.clone());
+            headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, self.policy.told_exposed.clone());
             if self.policy.credentials {
                 headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
             }

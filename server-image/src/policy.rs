@@ -3,10 +3,10 @@
 
 use std::borrow::Borrow;
 
-use mooring_contract::config::ServedOver;
+use mooring_contract::config::{ServedOver, SessionMode};
 
 use crate::keys::KeySet;
-use crate::rules::{Backend, Rules};
+use crate::rules::{Backend, Rules, SessionRules};
 
 /// Says it.
 pub fn print(rules: &Rules, keys: &KeySet, transport: ServedOver) {
@@ -26,6 +26,7 @@ pub fn print(rules: &Rules, keys: &KeySet, transport: ServedOver) {
         );
         return;
     }
+    let (cors, wire) = (rules.origins.policy(), &rules.wire);
     tracing::info!(
         server = rules.server.name,
         namespace = rules.server.namespace,
@@ -34,16 +35,28 @@ pub fn print(rules: &Rules, keys: &KeySet, transport: ServedOver) {
         hosts = rules.hosts.describe().join(" "),
         origins = listed(&rules.origins.accepted()),
         cors = listed(&rules.origins.readers()),
+        cors_headers = cors.headers,
+        cors_expose_headers = cors.exposed,
+        cors_credentials = cors.credentials,
+        cors_max_age_seconds = cors.max_age_seconds,
         trusted_proxies = listed(&rules.proxies.describe()),
         auth = if rules.anonymous { "key or anonymous" } else { "key" },
         keys = keys.len(),
+        key_secrets = listed(&rules.key_secrets),
         body_bytes = rules.body_bytes,
         body_bytes_total = rules.body_bytes_total,
+        body_timeout_seconds = rules.body_timeout.as_secs_f64(),
         call_timeout_seconds = rules.call_timeout.as_secs_f64(),
-        connections = rules.wire.connections,
+        connections = wire.connections,
         requests = rules.requests,
         streams_per_principal = rules.streams,
-        sessions = ?rules.sessions.mode,
+        header_bytes = wire.header_bytes,
+        header_count = wire.header_count,
+        header_timeout_seconds = wire.header_timeout.as_secs_f64(),
+        uri_bytes = wire.uri_bytes,
+        idle_timeout_seconds = wire.idle_timeout.as_secs_f64(),
+        write_timeout_seconds = wire.write_timeout.as_secs_f64(),
+        sessions = sessions(&rules.sessions),
         revision = rules.revision,
         "enforcing"
     );
@@ -57,6 +70,20 @@ pub fn print(rules: &Rules, keys: &KeySet, transport: ServedOver) {
     }
     if rules.proxies.are_everybody() {
         tracing::warn!("everybody is a trusted proxy: any client may claim any address in X-Forwarded-For");
+    }
+}
+
+/// In one field, because a line has room for no more than 32.
+fn sessions(rules: &SessionRules) -> String {
+    let SessionRules { mode, idle_timeout, max_per_pod, max_age, drain } = rules;
+    match mode {
+        SessionMode::Stateless => "stateless".to_owned(),
+        SessionMode::Sticky => format!(
+            "sticky, max_per_pod {max_per_pod}, idle_timeout {} s, max_age {} s, drain {} s",
+            idle_timeout.as_secs_f64(),
+            max_age.as_secs_f64(),
+            drain.as_secs_f64()
+        ),
     }
 }
 

@@ -19,6 +19,7 @@ pub mod kubelet;
 mod limits;
 mod managed;
 mod older;
+mod policy;
 mod refusals;
 mod relayed;
 mod reloads;
