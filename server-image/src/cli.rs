@@ -273,6 +273,8 @@ impl Healthcheck {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     fn serve(flags: &[&str]) -> Result<Serve, String> {
@@ -364,5 +366,23 @@ mod tests {
         assert_eq!(url(&["--host", "0.0.0.0", "--port", "9"]), "http://127.0.0.1:9/health/ready");
         assert_eq!(url(&["--host", "::1"]), "http://[::1]:8080/health/ready");
         assert_eq!(url(&["--url", "http://a/health"]), "http://a/health");
+    }
+    /// Every flag has a variable, and the documentation both; `--stdio` is short for a value of another.
+    #[test]
+    fn every_flag_has_a_variable_and_is_documented() {
+        let documented = include_str!("../../docs/local.md");
+        for command in Cli::command().get_subcommands() {
+            for flag in command.get_arguments().filter(|flag| flag.get_long() != Some("stdio")) {
+                let name = format!("--{}", flag.get_long().expect("no argument has a place for a name"));
+                let variable = flag.get_env().and_then(|variable| variable.to_str()).unwrap_or_default();
+                assert!(variable.starts_with("MOORING_"), "{name}: {variable:?}");
+                let row = |row: &str| {
+                    let words = row.split(|of: char| !(of.is_ascii_alphanumeric() || "-_".contains(of)));
+                    let words: Vec<_> = words.collect();
+                    row.starts_with('|') && words.contains(&&*name) && words.contains(&variable)
+                };
+                assert!(documented.lines().any(row), "docs/local.md has no row with {name} and {variable}");
+            }
+        }
     }
 }

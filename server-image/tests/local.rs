@@ -9,10 +9,13 @@ mod http;
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::io::{BufRead as _, Read as _};
     use std::path::{Path, PathBuf};
     use std::process::{Command, Output, Stdio};
     use std::time::Duration;
 
+    use mooring_contract::SessionKey;
+    use mooring_contract::session_key::ENTROPY;
     use serde_json::Value;
 
     use super::common::{Running, eventually, now, program};
@@ -158,6 +161,157 @@ source: {tools: [{name: here, http: {url: 'http://127.0.0.1:9/'}}]}
         folder.write("key", OTHER);
         eventually("the key replaced", || ping(&address, "localhost", OTHER, "") == 200);
         assert_eq!(ping(&address, "localhost", KEY, ""), 401);
+    }
+
+    /// All that a command says; a server is asked to end as soon as it listens.
+    fn said(mut command: Command) -> String {
+        command.stdout(Stdio::piped());
+        let (mut running, mut said) = (Running::start(command), String::new());
+        while running.log.read_line(&mut said).unwrap() > 0 {
+            if said.ends_with('\n') && said.lines().last().unwrap().contains("listening") {
+                running.signal("TERM");
+            }
+        }
+        running.child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        said
+    }
+
+    /// The variables that the help of a command names.
+    fn variables(command: &str) -> Vec<String> {
+        let output = program().args([command, "--help"]).stdout(Stdio::piped()).output().unwrap();
+        let help = String::from_utf8(output.stdout).unwrap();
+        let named = help.split("[env: ").skip(1).map(|rest| rest.split_once('=').unwrap().0);
+        named.map(|name| format!("{command} {name}")).collect()
+    }
+
+    /// Demands that a command says these words in one line with the variable, and not without.
+    fn counts(words: &str, name: &str, value: &str, expected: &[&str]) {
+        let command = || {
+            let mut command = program();
+            command.args(words.split(' '));
+            command
+        };
+        let is_said = |said: &str| said.lines().any(|line| expected.iter().all(|word| line.contains(word)));
+        let mut with = command();
+        with.env(name, value);
+        let (with, without) = (said(with), said(command()));
+        assert!(is_said(&with), "{name}: {with}");
+        assert!(!is_said(&without), "{name} makes no difference: {without}");
+    }
+
+    /// A folder with one configuration for this machine, and with all that is mounted in a pod.
+    fn mounts() -> Folder {
+        let folder = Folder::new(&format!("{CONFIG}security: {{anonymous: true}}"));
+        let config = r#"{"version":1,"server":{"name":"mounted"},"path":"/","source":{"tools":[]},"security":{"hosts":["a.example.com"],"anonymous":true,"keySecrets":["vault"]}}"#;
+        let session_key = SessionKey::from_entropy(&[7; ENTROPY], "2026-11-30T00:00:00Z".parse().unwrap());
+        for (name, text) in [
+            ("config/config.json", config),
+            ("keys/laptop", KEY),
+            ("key-secrets/vault/ci", KEY),
+            ("session/current", &session_key.to_json().unwrap()),
+        ] {
+            std::fs::create_dir_all(folder.path(name).parent().unwrap()).unwrap();
+            std::fs::write(folder.path(name), text).unwrap();
+        }
+        folder
+    }
+
+    /// Each alone, in a process of its own.
+    #[test]
+    fn every_variable_counts() {
+        let folder = mounts();
+        let path = |name: &str| folder.path(name).display().to_string();
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = taken.local_addr().unwrap();
+        let (cannot_listen, port) = (format!("cannot listen on [{taken}]"), taken.port().to_string());
+        let (file, directory, uid) = (path("weather.yaml"), path("config"), "0b6f4d5e-8f0e-4f43-9e58-1b6a3f4c2d10");
+        let unsaid = "--log-format=json --transport=http";
+        let local = format!("serve {unsaid} --config={file}");
+        let listening = format!("{local} --port=0");
+        let anywhere =
+            format!("serve {unsaid} --listen=127.0.0.1:0 --management-listen=127.0.0.1:0 --linger-seconds=0");
+        let mounted = format!("{anywhere} --config-dir={directory}");
+        let cases: &[(&str, &str, &str, &[&str])] = &[
+            ("MOORING_CONFIG", &file, &format!("serve {unsaid} --port=0"), &["enforcing", r#""server":"weather""#]),
+            (
+                "MOORING_TRANSPORT",
+                "sse",
+                &format!("serve --log-format=json --config={file} --port=0"),
+                &["enforcing", r#""endpoint":"/sse""#],
+            ),
+            ("MOORING_HOST", "127.0.0.2", &listening, &["listening", r#""public":"127.0.0.2:"#]),
+            ("MOORING_PORT", &port, &local, &[&cannot_listen]),
+            ("MOORING_LISTEN", &taken.to_string(), &local, &[&cannot_listen]),
+            ("MOORING_MANAGEMENT_LISTEN", "127.0.0.2:0", &listening, &["listening", r#""management":"127.0.0.2:"#]),
+            (
+                "MOORING_ALLOWED_HOSTS",
+                "a.example.com,b.example.com:*",
+                &listening,
+                &["enforcing", " a.example.com b.example.com:*"],
+            ),
+            (
+                "MOORING_ALLOWED_ORIGINS",
+                "https://a.example.com,https://b.example.com",
+                &listening,
+                &["enforcing", r#""origins":"https://a.example.com https://b.example.com""#],
+            ),
+            (
+                "MOORING_TRUSTED_PROXIES",
+                "10.0.0.5,fd00::/8",
+                &listening,
+                &["enforcing", r#""trusted_proxies":"10.0.0.5/32 fd00::/8""#],
+            ),
+            ("MOORING_KEYS", &path("keys"), &listening, &["enforcing", r#""keys":1"#]),
+            ("MOORING_SHUTDOWN_TIMEOUT", "7.5", &listening, &["waiting for running calls", r#""seconds":7.5"#]),
+            ("MOORING_LINGER_SECONDS", "0.25", &listening, &["serving on", r#""seconds":0.25"#]),
+            ("MOORING_LOG_FORMAT", "json", &listening.replace("--log-format=json ", ""), &[r#""message":"listening""#]),
+            ("MOORING_LOG", "mooring_server=loud", &listening, &["error parsing level filter"]),
+            (
+                "MOORING_KUBERNETES",
+                "true",
+                "serve --port=0 --management-listen=127.0.0.1:0 --linger-seconds=0",
+                &["listening", r#""management":"127.0.0.1:"#],
+            ),
+            ("MOORING_CONFIG_DIR", &directory, &anywhere, &["enforcing", r#""server":"mounted""#]),
+            ("MOORING_KEYS_DIR", &path("keys"), &mounted, &["key refused", r#""entry":"laptop""#]),
+            ("MOORING_KEY_SECRETS_DIR", &path("key-secrets"), &mounted, &["enforcing", r#""keys":1"#]),
+            (
+                "MOORING_SESSION_DIR",
+                &path("session"),
+                &format!("{mounted} --pod-uid={uid} --pod-ip=127.0.0.1 --peer-listen=127.0.0.1:0"),
+                &["sessions live on"],
+            ),
+            ("MOORING_POD_UID", uid, &format!("{mounted} --pod-ip=127.0.0.1 --peer-listen={taken}"), &[&cannot_listen]),
+            (
+                "MOORING_POD_IP",
+                "127.0.0.1",
+                &format!("{mounted} --pod-uid={uid} --peer-listen={taken}"),
+                &[&cannot_listen],
+            ),
+            (
+                "MOORING_PEER_LISTEN",
+                &taken.to_string(),
+                &format!("{mounted} --pod-uid={uid} --pod-ip=127.0.0.1"),
+                &[&cannot_listen],
+            ),
+            (
+                "MOORING_HEALTHCHECK_URL",
+                "http://127.0.0.1:1/asked",
+                "healthcheck",
+                &["not reachable: http://127.0.0.1:1/asked"],
+            ),
+            ("MOORING_HOST", "127.0.0.2", "healthcheck --port=1", &["not reachable: http://127.0.0.2:1/health/ready"]),
+            ("MOORING_PORT", "1", "healthcheck", &["not reachable: http://127.0.0.1:1/health/ready"]),
+        ];
+        for (name, value, words, expected) in cases {
+            counts(words, name, value, expected);
+        }
+        let command = |words: &str| words.split(' ').next().unwrap().to_owned();
+        let mut tried: Vec<_> = cases.iter().map(|(name, _, words, _)| format!("{} {name}", command(words))).collect();
+        tried.sort_unstable();
+        let mut all = [variables("serve"), variables("healthcheck")].concat();
+        all.sort_unstable();
+        assert_eq!(tried, all);
     }
 
     #[test]
