@@ -1,6 +1,6 @@
 //! The times of a connection, on pipes in paused time: each second of a test takes none.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -46,13 +46,23 @@ async fn answer(arrival: Arrival, request: Request<Body>) -> Response<Body> {
     })
 }
 
+/// Limits with these times, in seconds.
+fn times(header: u64, idle: u64) -> Limits {
+    Limits { header_timeout_ms: header * 1000, idle_timeout_ms: idle * 1000, ..Limits::default() }
+}
+
 impl Pipe {
     fn new() -> Self {
+        Self::under(&Arc::default())
+    }
+
+    /// While these limits are in force.
+    fn under(limits: &Arc<Mutex<Limits>>) -> Self {
         let (client, server) = tokio::io::duplex(16 * 1024);
-        let metrics = Arc::new(Metrics::default());
+        let (metrics, limits) = (Arc::new(Metrics::default()), Arc::clone(limits));
         let rim = Rim {
             listener: Listener::PUBLIC,
-            limits: Arc::new(|| WireLimits::from(&Limits::default())),
+            limits: Arc::new(move || WireLimits::from(&*limits.lock().unwrap())),
             metrics: Arc::clone(&metrics),
         };
         let (phases, phase) = watch::channel(Phase::Serving);
@@ -171,6 +181,100 @@ async fn a_head_that_drips_is_cut_after_its_time() {
     pipe.client.write_all(b"PRI * HT").await.unwrap();
     let (text, took) = pipe.end().await;
     assert!(text.starts_with("HTTP/1.1 408 ") && (9..=12).contains(&took), "{took} {text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_times_are_those_of_the_configuration() {
+    for (header, idle) in [(3, 7), (20, 200), (40, 1000)] {
+        let limits = Arc::new(Mutex::new(times(header, idle)));
+        let mut pipe = Pipe::under(&limits);
+        assert_eq!(pipe.end().await, (String::new(), idle));
+        assert!(pipe.cut("idle"));
+
+        let mut pipe = Pipe::under(&limits);
+        for _ in 0..3 {
+            tokio::time::sleep(Duration::from_secs(idle - 1)).await;
+            pipe.ask().await;
+        }
+        assert_eq!(pipe.end().await, (String::new(), idle));
+        assert!(pipe.cut("idle"));
+
+        let mut pipe = Pipe::under(&limits);
+        tokio::time::sleep(Duration::from_secs(idle - 1)).await;
+        let took = pipe.drip(b'G').await;
+        assert!((header - 1..=header + 1).contains(&took), "{took} of {header}");
+        assert!(pipe.end().await.0.starts_with("/1.1 408 "));
+
+        let mut pipe = Pipe::under(&limits);
+        pipe.client.write_all(&[PREFACE, &frame(HEADERS, 0, 1, &head("GET", "/"))].concat()).await.unwrap();
+        assert_eq!(pipe.end().await.1, header);
+        assert!(pipe.cut("head_slow"));
+
+        let mut client = Pipe::under(&limits).http_2(65_535).await;
+        assert_eq!(client.get("/").await.status(), 200);
+        let begin = clock::instant();
+        client.connection.await.unwrap().unwrap();
+        let took = (clock::instant() - begin).as_secs();
+        assert!((idle..=idle + 1).contains(&took), "{took} of {idle}");
+    }
+}
+
+/// A head is no request yet.
+#[tokio::test(start_paused = true)]
+async fn a_head_has_no_longer_than_a_connection_without_a_request() {
+    let mut pipe = Pipe::under(&Arc::new(Mutex::new(times(30, 20))));
+    pipe.ask().await;
+    pipe.client.write_all(b"G").await.unwrap();
+    assert_eq!(pipe.end().await, (String::new(), 20));
+    pipe.tasks.wait().await;
+    assert!(pipe.cut("idle"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_the_head_time_holds_for_heads_that_begin_then() {
+    let limits = Arc::new(Mutex::new(times(10, 120)));
+    let mut pipe = Pipe::under(&limits);
+    pipe.ask().await;
+    let mut earlier = Pipe::under(&limits);
+    earlier.client.write_all(b"G").await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    *limits.lock().unwrap() = times(5, 120);
+    let begin = clock::instant();
+    pipe.client.write_all(b"G").await.unwrap();
+    for (mut pipe, expected) in [(pipe, 5), (earlier, 9)] {
+        let (text, _) = pipe.end().await;
+        assert!(text.starts_with("HTTP/1.1 408 "), "{text}");
+        let took = (clock::instant() - begin).as_secs();
+        assert!((expected..=expected + 1).contains(&took), "{took} of {expected}");
+    }
+}
+
+/// It is looked at when the time that was in force before is over.
+#[tokio::test(start_paused = true)]
+async fn an_open_connection_learns_of_another_idle_time_when_the_one_it_knows_is_over() {
+    for (asks_at, changed_to, closed_at) in [
+        (Some(0), 300, 300),
+        (Some(100), 300, 400),
+        (Some(100), 30, 130),
+        (Some(0), 30, 120),
+        (None, 300, 120),
+        (None, 30, 120),
+    ] {
+        let limits = Arc::new(Mutex::new(times(10, 120)));
+        let (begin, mut pipe) = (clock::instant(), Pipe::under(&limits));
+        if let Some(seconds) = asks_at {
+            pipe.ask().await;
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            pipe.ask().await;
+        } else {
+            tokio::task::yield_now().await; // it is there
+        }
+        *limits.lock().unwrap() = times(10, changed_to);
+        assert_eq!(pipe.end().await.0, "");
+        let took = (clock::instant() - begin).as_secs();
+        assert_eq!(took, closed_at, "{asks_at:?} {changed_to}");
+        assert!(pipe.cut("idle"));
+    }
 }
 
 /// Nothing can be read behind it, and no answer be given to it: its connection ends.

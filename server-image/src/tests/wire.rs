@@ -3,19 +3,22 @@
 use std::time::Duration;
 
 use http::StatusCode;
+use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::backend::Backend;
 use super::eventually;
 use super::front::{Front, http_config};
-use crate::refusal::json;
+use crate::refusal;
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":"é","method":"ping"}"#;
 
 async fn echo() -> Backend {
-    Backend::start(|request| async move { json(StatusCode::OK, String::from_utf8(request.body().to_vec()).unwrap()) })
-        .await
+    Backend::start(|request| async move {
+        refusal::json(StatusCode::OK, String::from_utf8(request.body().to_vec()).unwrap())
+    })
+    .await
 }
 
 fn head(front: &Front, host: &str, rest: &str) -> String {
@@ -84,7 +87,7 @@ async fn a_body_may_come_in_any_pieces() {
 /// Letters of several bytes across the edges of reads and chunks.
 #[tokio::test]
 async fn letters_may_be_split_anywhere() {
-    let backend = Backend::start(|_| async { json(StatusCode::OK, "1".into()) }).await;
+    let backend = Backend::start(|_| async { refusal::json(StatusCode::OK, "1".into()) }).await;
     let mut config = http_config(backend.port);
     config["limits"]["bodyBytes"] = 1_000_000.into();
     let front = Front::new(&config);
@@ -243,9 +246,11 @@ async fn wrong_utf8_and_garbage_are_refused_and_the_next_request_is_served() {
     assert_eq!(backend.calls(), 1);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_connection_that_never_asks_is_closed() {
-    let front = Front::new(&http_config(9));
+    let mut config = http_config(9);
+    config["limits"] = json!({"headerTimeoutMs": 100, "idleTimeoutMs": 200});
+    let front = Front::new(&config);
     let address = front.listen().await;
     // Nothing, the begin of what may become HTTP/2, and half a head.
     for bytes in [&b""[..], b"PRI", b"GET / HTTP/1.1\r\nHost: x"] {
@@ -253,4 +258,14 @@ async fn a_connection_that_never_asks_is_closed() {
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408"), "{answer}");
     }
     assert_eq!(front.refused("head_slow"), 2);
+    let metric = || front.door.metrics.text(false).unwrap().1;
+    let idle = "connections_cut_total{listener=\"public\",reason=\"idle\"} 1";
+    assert!(metric().contains(idle), "{}", metric());
+    // A change holds for connections that are opened then.
+    config["limits"]["idleTimeoutMs"] = 3_600_000.into();
+    front.config.swap(&[("config.json", &config.to_string())]);
+    front.reloader().reload();
+    let mut open = TcpStream::connect(address).await.unwrap();
+    let closed = tokio::time::timeout(Duration::from_millis(400), open.read(&mut [0; 64])).await;
+    assert!(closed.is_err(), "{closed:?}");
 }
