@@ -26,6 +26,7 @@ use crate::metrics::Listener;
 use crate::pipeline::{self, Arrival};
 use crate::refusal::{Refusal, Waiting};
 use crate::reload::Reloader;
+use crate::route;
 use crate::session::pod::Uid;
 use crate::wire::limits::WireLimits;
 use crate::{session, sources, stdio};
@@ -195,6 +196,9 @@ pub async fn serve_management(listener: TcpListener, door: Arc<Door>) {
         async move {
             if let Some(fault) = arrival.fault {
                 return Refusal::Wire(fault).into_response(&Waiting::Nobody);
+            }
+            if arrival.beyond && route::health(None, request.uri().path()).is_none() {
+                return Refusal::Crowded.into_response(&Waiting::Nobody);
             }
             match router.oneshot(request.map(axum::body::Body::new)).await {
                 Ok(response) => response.map(|body| body.map_err(|error| Box::new(error) as BodyError).boxed_unsync()),

@@ -1,13 +1,20 @@
 //! The management listener.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderValue, Request, StatusCode};
 use mooring_contract::DoorStatus;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
 use tower::ServiceExt as _;
 
 use super::backend::Backend;
+use super::eventually;
 use super::front::{Front, collect, http_config, text};
+use crate::clock;
 use crate::door::Phase;
 use crate::handshake;
 use crate::management::router;
@@ -94,4 +101,71 @@ async fn probes_are_answered() {
     probe("/health", (200, r#"{"status":"alive"}"#)).await;
     assert_eq!(get(&front, "/mcp", &[]).await.0, 404);
     assert_eq!(text(front.ask(front.bare("GET", "/status")).await).await.0, 404);
+}
+
+/// Listens on a free port, as the process does.
+async fn listen(front: &Front) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    front.run(crate::serve::serve_management(listener, Arc::clone(&front.door)));
+    address
+}
+
+async fn once(front: &Front, address: SocketAddr, path: &str) -> String {
+    front.raw(address, format!("GET {path} HTTP/1.1\r\nConnection: close\r\n\r\n").as_bytes()).await
+}
+
+#[tokio::test]
+async fn a_head_that_drips_has_five_seconds() {
+    let mut config = http_config(9);
+    config["limits"]["headerTimeoutMs"] = 60_000.into(); // the public port's
+    let front = Front::new(&config);
+    let mut stream = TcpStream::connect(listen(&front).await).await.unwrap();
+    let (begin, mut answer) = (clock::instant(), vec![0; 1024]);
+    stream.write_all(b"GET /health?").await.unwrap();
+    let length = loop {
+        if let Ok(length) = timeout(Duration::from_millis(100), stream.read(&mut answer)).await {
+            break length.unwrap();
+        }
+        stream.write_all(b"x").await.unwrap();
+        assert!(begin.elapsed() < Duration::from_secs(20), "it drips for ever");
+    };
+    let (took, answer) = (begin.elapsed().as_secs_f64(), String::from_utf8_lossy(&answer[..length]));
+    assert!(answer.starts_with("HTTP/1.1 408 ") && (4.9..8.0).contains(&took), "{took} {answer}");
+}
+
+#[tokio::test]
+async fn connections_beyond_256_get_probes_answered_and_nothing_else() {
+    let mut config = http_config(9);
+    config["limits"]["connections"] = 1.into(); // the public port's
+    let front = Front::new(&config);
+    let address = listen(&front).await;
+    let metrics = || front.door.metrics.text(false).unwrap().1;
+    let open = |number: usize| metrics().contains(&format!("connections{{listener=\"management\"}} {number}\n"));
+    let mut sockets = Vec::new();
+    for _ in 0..255 {
+        sockets.push(TcpStream::connect(address).await.unwrap());
+    }
+    eventually("255 are open", || open(255)).await;
+    assert!(once(&front, address, "/metrics").await.starts_with("HTTP/1.1 200 "), "the last of 256");
+    eventually("it is closed", || open(255)).await;
+    sockets.push(TcpStream::connect(address).await.unwrap());
+    eventually("256 are open", || open(256)).await;
+    for path in ["/metrics", "/status", "/"] {
+        let answer = once(&front, address, path).await;
+        assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("no connection left"), "{path}: {answer}");
+        assert!(answer.contains("retry-after: 1\r\n") && answer.contains("connection: close\r\n"), "{answer}");
+        eventually("it is closed", || open(256)).await;
+    }
+    assert!(once(&front, address, "/health").await.starts_with("HTTP/1.1 200 "));
+    assert!(once(&front, address, "/health/ready").await.contains("\"status\""));
+    // Far beyond, none is kept.
+    let shed = || metrics().contains("connections_cut_total{listener=\"management\",reason=\"shed\"} ");
+    while !shed() {
+        assert!(sockets.len() < 2000, "none is shed");
+        sockets.push(TcpStream::connect(address).await.unwrap());
+    }
+    drop(sockets);
+    eventually("all are closed", || open(0)).await;
+    assert!(once(&front, address, "/metrics").await.starts_with("HTTP/1.1 200 "));
 }
