@@ -141,6 +141,7 @@ impl Rules {
         environment: Environment<'_>,
         surroundings: &Surroundings,
     ) -> Result<Self, String> {
+        config.check().map_err(|error| error.to_string())?;
         let Config { version: _, server, path, mut security, source, limits, sessions } = config;
         security.allowed_hosts.extend_from_slice(&surroundings.allowed_hosts);
         security.origins.extend_from_slice(&surroundings.allowed_origins);

@@ -37,8 +37,8 @@ mod tests {
                 "server": {"namespace": "demo", "name": "weather"},
                 "path": "/",
                 "security": {"hosts": ["mcp.example.com"], "anonymous": anonymous, "keySecrets": ["vault"]},
-                "source": {"tools": []},
-                "limits": {"bodyBytes": 1000, "callTimeoutMs": 1000},
+                "source": {"tools": [{"name": "a", "http": {"url": "http://127.0.0.1:9/"}}]},
+                "limits": {"bodyBytes": 1024, "callTimeoutMs": 1000},
             });
             std::fs::write(path("config/config.json"), config.to_string()).unwrap();
             std::fs::write(path("key-secrets/vault/ci"), KEY).unwrap();
@@ -73,7 +73,7 @@ mod tests {
             (&enforcing["origins"], &enforcing["auth"], &enforcing["keys"]),
             (&"none".into(), &"key".into(), &1.into())
         );
-        assert_eq!((&enforcing["body_bytes"], &enforcing["endpoint"]), (&1000.into(), &"/mcp".into()));
+        assert_eq!((&enforcing["body_bytes"], &enforcing["endpoint"]), (&1024.into(), &"/mcp".into()));
         assert!(get(&process.public, "/health").starts_with("HTTP/1.1 200"));
         eventually("ready", || get(&process.management, "/health/ready").starts_with("HTTP/1.1 200"));
         process.running.signal("TERM");

@@ -17,7 +17,7 @@ mod service_account;
 mod tidy;
 
 pub(crate) use autoscaler::autoscaler;
-pub(crate) use config_map::{config_map, sessions};
+pub(crate) use config_map::{config_map, sessions, tool};
 pub(crate) use deployment::deployment;
 pub(crate) use disruption_budget::disruption_budget;
 pub(crate) use ingress::{Exposure, exposure};

@@ -20,7 +20,6 @@ mod rotation;
 pub mod settings;
 pub mod status;
 pub mod stored;
-mod template;
 mod text;
 mod validate;
 

@@ -5,24 +5,10 @@ use std::collections::BTreeSet;
 use mooring_api::spec::{HttpSource, Pod, ResourceRequirements, Tool, ToolHttp};
 use mooring_api::{McpServer, McpServerSpec, Reason};
 use mooring_contract::Network;
-use mooring_contract::param_header::param_headers;
-use serde_json::{Map, Value};
+use mooring_contract::config::check_tools;
 
 use crate::outcome::Rejection;
-use crate::{names, restricted, template};
-
-/// Headers that belong to the connection, which the front door sets itself.
-const OWN_HEADERS: [&str; 9] = [
-    "connection",
-    "content-length",
-    "host",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
+use crate::{desired, names, restricted};
 
 /// A rejection for what the spec says.
 pub(crate) fn invalid(field: impl Into<String>, message: impl Into<String>) -> Rejection {
@@ -76,87 +62,28 @@ fn validate_autoscaling(spec: &McpServerSpec) -> Result<(), Rejection> {
 }
 
 fn validate_tools(tools: &[Tool]) -> Result<(), Rejection> {
-    if tools.is_empty() {
-        return Err(invalid("tools", "declare at least one tool"));
-    }
-    let mut names = BTreeSet::new();
     for tool in tools {
         let field = format!("tools[{}]", tool.name);
-        if !names.insert(&tool.name) {
-            return Err(invalid(field, "another tool has the same name"));
-        }
-        validate_tool(&field, tool.input_schema.as_ref(), &tool.http)?;
+        validate_headers(&tool.http).map_err(|message| invalid(format!("{field}.http.headers"), message))?;
         let overrides = tool.overrides.as_ref();
         let stdio = overrides.and_then(|overrides| overrides.stdio.as_ref());
         let http = overrides.and_then(|overrides| overrides.http.as_ref());
         for (transport, other) in [("stdio", stdio), ("http", http)] {
-            let Some(other) = other else { continue };
-            let field = format!("{field}.overrides.{transport}");
-            let schema = other.input_schema.as_ref().or(tool.input_schema.as_ref());
-            validate_tool(&field, schema, other.http.as_ref().unwrap_or(&tool.http))?;
+            let Some(request) = other.and_then(|other| other.http.as_ref()) else { continue };
+            let field = format!("{field}.overrides.{transport}.http.headers");
+            validate_headers(request).map_err(|message| invalid(field, message))?;
         }
     }
-    Ok(())
+    let declared: Vec<_> = tools.iter().map(desired::tool).collect();
+    check_tools(&declared).map_err(|wrong| {
+        invalid(wrong.field_of(|_, tool| format!("tools[{}]", tool.name), "tools", &declared), wrong.reason)
+    })
 }
 
-/// A schema, and the request that must fit it.
-fn validate_tool(field: &str, schema: Option<&Map<String, Value>>, http: &ToolHttp) -> Result<(), Rejection> {
-    let no_arguments = Map::new();
-    if let Some(schema) = schema {
-        validate_schema(schema).map_err(|message| invalid(format!("{field}.inputSchema"), message))?;
-    }
-    let schema = schema.unwrap_or(&no_arguments);
-    validate_url(&http.url, schema).map_err(|message| invalid(format!("{field}.http.url"), message))?;
-    validate_headers(http).map_err(|message| invalid(format!("{field}.http.headers"), message))
-}
-
-/// MCP wants an object schema; the keywords that placeholders and headers are checked against must have their form.
-fn validate_schema(schema: &Map<String, Value>) -> Result<(), String> {
-    if schema.get("type").and_then(Value::as_str) != Some("object") {
-        return Err("a tool's arguments are an object: set type: object".to_owned());
-    }
-    if schema.get("properties").is_some_and(|properties| !properties.is_object()) {
-        return Err("properties must be an object, name to schema".to_owned());
-    }
-    if let Some(required) = schema.get("required") {
-        let names = required.as_array().filter(|names| names.iter().all(Value::is_string));
-        names.ok_or("required must be a list of property names")?;
-    }
-    param_headers(schema).map(|_| ()).map_err(|error| error.to_string())
-}
-
-fn validate_url(url: &str, schema: &Map<String, Value>) -> Result<(), String> {
-    let template = template::parse(url).map_err(|error| error.to_string())?;
-    let properties = schema.get("properties").and_then(Value::as_object);
-    let required = schema.get("required").and_then(Value::as_array);
-    for placeholder in template.placeholders() {
-        let name = placeholder.name;
-        if !properties.is_some_and(|properties| properties.contains_key(name)) {
-            return Err(format!("{{{name}}} names no property of inputSchema: add it to properties"));
-        }
-        let is_required = required.is_some_and(|required| required.iter().any(|value| value == name));
-        if placeholder.in_path && !is_required {
-            return Err(format!("{{{name}}} stands in the path, so it must be in required of inputSchema"));
-        }
-    }
-    Ok(())
-}
-
+/// What the front door is told of a header no longer shows it.
 fn validate_headers(http: &ToolHttp) -> Result<(), String> {
-    let mut names = BTreeSet::new();
-    for header in &http.headers {
-        let name = header.name.to_ascii_lowercase();
-        if OWN_HEADERS.contains(&name.as_str()) {
-            return Err(format!("the header {} is set by the front door: remove it", header.name));
-        }
-        if header.value.is_some() == header.secret.is_some() {
-            return Err(format!("the header {} needs exactly one of value and secret", header.name));
-        }
-        if !names.insert(name) {
-            return Err(format!("the header {} is there twice; upper and lower case are the same", header.name));
-        }
-    }
-    Ok(())
+    let wrong = http.headers.iter().find(|header| header.value.is_some() == header.secret.is_some());
+    wrong.map_or(Ok(()), |header| Err(format!("the header {} needs exactly one of value and secret", header.name)))
 }
 
 fn validate_http(http: &HttpSource, pod: Option<&Pod>) -> Result<(), Rejection> {

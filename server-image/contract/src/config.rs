@@ -4,6 +4,7 @@
 //! except inside `security`, where a field that is not understood would be a rule that is not enforced: there the
 //! whole file is refused and the last good one stays in force.
 
+mod check;
 mod limits;
 mod sessions;
 mod tool;
@@ -12,7 +13,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::limits::Limits;
+pub use self::check::{WrongTool, check_tools};
+pub use self::limits::{Bound, Limits};
 pub use self::sessions::{SessionMode, Sessions};
 pub use self::tool::{
     HeaderValue, Override, Overrides, Schema, ServedOver, Tool, ToolHeader, ToolRequest, no_arguments,

@@ -4,6 +4,7 @@
 
 pub mod config;
 pub mod door_status;
+pub mod invalid;
 pub mod key;
 pub mod key_entry;
 pub mod mount;
@@ -13,9 +14,11 @@ pub mod pod;
 pub mod port;
 pub mod revision;
 pub mod session_key;
+pub mod url_template;
 
 pub use config::Config;
 pub use door_status::DoorStatus;
+pub use invalid::Invalid;
 pub use key::{Key, KeyError};
 pub use key_entry::{EntryError, KeyEntry, KeyMetadata, KeyRecord};
 pub use network::{Network, NetworkError};

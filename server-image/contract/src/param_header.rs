@@ -101,7 +101,7 @@ fn param_header(header: &Value, property: &Schema, path: &[String]) -> Result<Pa
 }
 
 /// RFC 9110, section 5.6.2.
-fn is_token(text: &str) -> bool {
+pub(crate) fn is_token(text: &str) -> bool {
     let belongs = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(belongs)
 }

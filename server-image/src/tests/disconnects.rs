@@ -174,7 +174,7 @@ async fn our_own_errors_mean_the_same_in_both_eras() {
     ];
     for (port, name, value, rest, status, known) in cases {
         let mut config = http_config(*port);
-        config["limits"]["callTimeoutMs"] = 200.into();
+        config["limits"]["callTimeoutMs"] = 1000.into();
         let front = Front::new(&config);
         let mut answers = Vec::new();
         for (message, is_modern) in [(modern.as_str(), true), (legacy, false)] {

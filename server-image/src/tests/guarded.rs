@@ -8,7 +8,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use super::backend::Backend;
+use super::backend::{Backend, endless};
 use super::front::{Front, http_config};
 use crate::refusal::json as json_answer;
 
@@ -212,8 +212,11 @@ async fn a_page_that_may_read_can_read_refusals_and_failures() {
         response
     })
     .await;
-    let limits = json!({"bodyBytes": 4096, "callTimeoutMs": 200, "streamsPerPrincipal": 0});
+    let limits = json!({"bodyBytes": 4096, "callTimeoutMs": 1000, "streamsPerPrincipal": 1});
+    let listening = Backend::start(|_| async { endless("data: 1\n\n") }).await;
     let (away, failing) = (guarded(9, &limits), guarded(backend.port, &limits));
+    let taken = guarded(listening.port, &limits);
+    let _stream = taken.ask(taken.bare("GET", "/weather/mcp")).await;
     let large = format!("\"{}\"", "a".repeat(8 * 1024));
     for (case, expected) in [
         ("malformed", 400),
@@ -228,7 +231,11 @@ async fn a_page_that_may_read_can_read_refusals_and_failures() {
         ("connections", 503),
         ("silence", 504),
     ] {
-        let front = if matches!(case, "redirect" | "silence") { &failing } else { &away };
+        let front = match case {
+            "redirect" | "silence" => &failing,
+            "streams" => &taken,
+            _ => &away,
+        };
         let mut request = match case {
             "malformed" => front.post("{"),
             "size" => front.post(&large),
@@ -257,9 +264,9 @@ async fn a_page_that_may_read_can_read_refusals_and_failures() {
 /// Whose page calls is not looked at before it is a request at all.
 #[tokio::test]
 async fn no_page_reads_why_it_was_no_request() {
-    let front = guarded(9, &json!({"uriBytes": 100, "headerBytes": 1000}));
+    let front = guarded(9, &json!({"uriBytes": 256, "headerBytes": 1024}));
     let address = front.listen().await;
-    let long = "a".repeat(1000);
+    let long = "a".repeat(1024);
     for (target, line, expected) in [
         (format!("/weather/mcp?{long}"), "X: a".to_owned(), 414),
         ("/weather/mcp".into(), format!("X: {long}"), 431),

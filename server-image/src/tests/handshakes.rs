@@ -183,7 +183,7 @@ async fn a_new_target_is_shaken_hands_with_and_other_changes_leave_it_alone() {
     front.ready().await;
     let calls = first.calls();
     let mut config = http_config(first.port);
-    config["limits"]["bodyBytes"] = 1.into();
+    config["limits"]["bodyBytes"] = 1024.into();
     let revision = front.door.status().config_revision;
     front.config.swap(&[("config.json", &config.to_string())]);
     eventually("the change", || front.door.status().config_revision != revision).await;

@@ -378,7 +378,7 @@ async fn whoever_does_not_read_delays_nobody() {
         refusal::json(StatusCode::OK, "x".repeat(size))
     })
     .await;
-    let front = Front::new(&limited(backend.port, &json!({"writeTimeoutMs": 300})));
+    let front = Front::new(&limited(backend.port, &json!({"writeTimeoutMs": 1000})));
     let address = front.listen().await;
     let large = format!("{PING}  ");
     let request = |body: &str, more: &str| {

@@ -419,7 +419,7 @@ async fn faults_of_the_backend_are_told() {
     // It never answers.
     let backend = Backend::start(|_| std::future::pending()).await;
     let mut config = http_config(backend.port);
-    config["limits"]["callTimeoutMs"] = 200.into();
+    config["limits"]["callTimeoutMs"] = 1000.into();
     let front = Front::new(&config);
     assert_eq!(text(front.ask(front.post(CALL)).await).await.0, 504);
     eventually("the exchange is given up", || backend.open() == 0).await;
@@ -429,13 +429,13 @@ async fn faults_of_the_backend_are_told() {
 async fn a_stream_ends_with_the_call_timeout_and_a_listening_one_does_not() {
     let backend = Backend::start(|_| async { endless("data: 1\n\n") }).await;
     let mut config = http_config(backend.port);
-    config["limits"]["callTimeoutMs"] = 300.into();
+    config["limits"]["callTimeoutMs"] = 1000.into();
     let front = Front::new(&config);
     let (status, body) = text(front.ask(front.post(CALL)).await).await;
     assert_eq!((status, body.as_str()), (200, "data: 1\n\n"));
     let mut listening = front.ask(front.post(r#"{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen"}"#)).await;
     assert_eq!(next(&mut listening).await.unwrap(), "data: 1\n\n");
-    let more = tokio::time::timeout(Duration::from_millis(600), next(&mut listening)).await;
+    let more = tokio::time::timeout(Duration::from_millis(1500), next(&mut listening)).await;
     assert!(more.is_err(), "still open: {more:?}");
 }
 
@@ -444,7 +444,7 @@ async fn a_stream_ends_with_the_call_timeout_and_a_listening_one_does_not() {
 async fn a_line_without_end_is_held_by_nobody_and_ends_with_the_call_timeout() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut config = http_config(listener.local_addr().unwrap().port());
-    config["limits"]["callTimeoutMs"] = 500.into();
+    config["limits"]["callTimeoutMs"] = 1000.into();
     let front = Front::new(&config);
     let (sent, is_over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let (counted, over) = (Arc::clone(&sent), Arc::clone(&is_over));

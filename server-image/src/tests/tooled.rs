@@ -281,27 +281,32 @@ async fn what_an_api_answers_is_told() {
     let mut set = tool("set", "GET", "/echo", port);
     set["http"]["headers"] = json!([{"name": "X-Token", "env": "API_TOKEN"}]);
     let paths = [
-        "/text",
-        "/list",
-        "/big-number",
-        "/missing",
-        "/broken",
-        "/nothing",
-        "/binary",
-        "/large",
-        "/moved",
-        "/away",
-        "/circle",
-        "/slow",
+        "text",
+        "list",
+        "big-number",
+        "missing",
+        "broken",
+        "nothing",
+        "binary",
+        "large",
+        "moved",
+        "away",
+        "circle",
+        "slow",
     ];
-    let mut tools: Vec<_> = paths.iter().map(|path| tool(path, "GET", path, port)).collect();
+    let mut tools: Vec<_> = paths.iter().map(|path| tool(path, "GET", &format!("/{path}"), port)).collect();
     tools.last_mut().unwrap()["http"]["timeoutMs"] = 300.into();
     tools.extend([header, unset, set, forecast(port)]);
-    tools.push(tool("get", "GET", "/users/{city}?days={days}", port));
-    tools.push(tool("delete", "DELETE", "/users/{city}", port));
-    tools.push(tool("post", "POST", "/users/{city}?days={days}", port));
+    let of_a_city = |name: &str, method: &str, url: &str| {
+        let mut tool = tool(name, method, url, port);
+        tool["inputSchema"]["required"] = json!(["city"]);
+        tool
+    };
+    tools.push(of_a_city("get", "GET", "/users/{city}?days={days}"));
+    tools.push(of_a_city("delete", "DELETE", "/users/{city}"));
+    tools.push(of_a_city("post", "POST", "/users/{city}?days={days}"));
     tools.push(tool("put", "PUT", "/users", port));
-    tools.push(tool("away", "GET", "/", 1));
+    tools.push(tool("unreachable", "GET", "/", 1));
     let front = front(&tools);
     let mut cases: Vec<(String, Value)> = paths.iter().map(|path| ((*path).to_owned(), json!({}))).collect();
     for (name, arguments) in [
@@ -315,7 +320,7 @@ async fn what_an_api_answers_is_told() {
         ("delete", json!({"city": "x"})),
         ("post", json!({"city": "x", "days": 1, "other": {"a": [1]}})),
         ("put", json!({"city": "x"})),
-        ("away", json!({})),
+        ("unreachable", json!({})),
     ] {
         cases.push((name.to_owned(), arguments));
     }
@@ -341,34 +346,96 @@ async fn the_largest_answer_passes() {
     assert!(answer.len() > ANSWER_MAXIMUM && answer.contains("\"isError\":false"));
 }
 
-type Change = Box<dyn Fn(&mut Value)>;
-
+/// A wrong declaration would be served to somebody as something else than was meant: it is refused, also where the operator
+/// wrote it.
 #[tokio::test]
 async fn a_wrong_declaration_is_told_and_never_served() {
-    let wrong: Vec<(&str, Change)> = vec![
-        ("http.method", Box::new(|tool| tool["http"]["method"] = "get".into())),
-        ("http.url", Box::new(|tool| tool["http"]["url"] = "http://{city}/".into())),
-        ("inputSchema", Box::new(|tool| tool["inputSchema"]["type"] = 7.into())),
+    let names = "a tool's name is 1 to 128 letters, digits and _ . -";
+    let object = "a tool's arguments are an object: set type: object";
+    let port = "the port must be a number from 1 to 65535";
+    let cases = [
+        ("name", json!(""), "name", names),
+        ("name", json!("my tool!"), "name", names),
+        ("name", json!("x".repeat(129)), "name", names),
+        ("title", json!("x".repeat(257)), "title", "it has at most 256 characters"),
+        ("http/method", json!("get"), "http.method", "it is one of GET, POST, PUT, PATCH, DELETE, in capitals"),
+        ("http/timeoutMs", json!(0), "http.timeoutMs", "0 is not from 1 to 86400000"),
+        ("http/url", json!("http://{city}/"), "http.url", "the host must be written down"),
+        ("http/url", json!("http://127.0.0.1:99999/x"), "http.url", port),
+        ("http/url", json!("http://127.0.0.1:105437"), "http.url", port),
+        ("http/url", json!("http://127.0.0.1:abc/"), "http.url", port),
+        ("http/url", json!("http://127.0.0.1:/"), "http.url", port),
+        ("http/url", json!("http://a/?q={ciyt}"), "http.url", "{ciyt} names no property of inputSchema"),
+        ("http/url", json!("http://a/{days}"), "http.url", "{days} stands in the path, so it must be in required"),
+        ("inputSchema", json!({}), "inputSchema", object),
+        ("inputSchema/type", json!("array"), "inputSchema", object),
+        ("inputSchema/properties/city", json!({"type": 7}), "inputSchema", ""),
+        ("inputSchema/properties/city/x-mcp-header", json!("two words"), "inputSchema", "the x-mcp-header of city"),
+        ("http/headers", json!([{"name": "a b", "value": "x"}]), "http.headers", "\"a b\" is no header name"),
+        ("http/headers", json!([{"name": "Host", "value": "x"}]), "http.headers", "the header Host is set by"),
+        ("http/headers", json!([{"name": "a", "value": "x\ny"}]), "http.headers", "the value of the header a must"),
         (
-            "inputSchema",
-            Box::new(|tool| tool["inputSchema"]["properties"]["city"]["x-mcp-header"] = "two words".into()),
+            "http/headers",
+            json!([{"name": "a", "value": "x"}, {"name": "A", "env": "B"}]),
+            "http.headers",
+            "the header A is there twice",
         ),
-        ("http.headers", Box::new(|tool| tool["http"]["headers"] = json!([{"name": "a b", "value": "x"}]))),
-        ("http.headers", Box::new(|tool| tool["http"]["headers"] = json!([{"name": "Host", "value": "x"}]))),
-        ("http.headers", Box::new(|tool| tool["http"]["headers"] = json!([{"name": "a", "value": "x\ny"}]))),
+        ("overrides/stdio/http/url", json!("http://a/{x}"), "overrides.stdio.http.url", "{x} names no property"),
+        ("overrides/http/inputSchema", json!({"type": "string"}), "overrides.http.inputSchema", object),
     ];
-    for (field, change) in wrong {
+    for (place, value, field, reason) in cases {
         let mut declared = forecast(1);
-        change(&mut declared);
-        let mut config = http_config(1);
-        config["source"] = json!({"tools": [declared]});
-        let front = Front::new(&config);
-        let error = front.door.status().config_error.unwrap();
-        assert!(error.contains("forecast") && error.contains(field), "{error}");
+        set(&mut declared, place, value);
+        let mut other = forecast(1);
+        other["name"] = "other".into();
+        let error = refused("source", json!({"tools": [other, declared]}));
+        assert!(error.starts_with(&format!("source.tools[1].{field}: {reason}")), "{error}");
     }
+}
+
+/// Sets what lies at a place, objects on the way included.
+fn set(value: &mut Value, place: &str, to: Value) {
+    *place.split('/').fold(value, |value, name| &mut value[name]) = to;
+}
+
+/// Why a configuration is refused with this value.
+fn refused(place: &str, value: Value) -> String {
     let mut config = http_config(1);
-    config["source"] = json!({"tools": [forecast(1), forecast(1)]});
-    assert!(Front::new(&config).door.status().config_error.unwrap().contains("twice"));
+    set(&mut config, place, value);
+    Front::new(&config).door.status().config_error.unwrap_or_else(|| panic!("{config} is served"))
+}
+
+#[tokio::test]
+async fn a_wrong_configuration_is_told_and_never_served() {
+    let path = "it begins with / and does not end with one";
+    let backend_path = "it begins with / and has at most 256 characters";
+    let tool = forecast(1);
+    let cases = [
+        ("server/name", json!(""), "server.name: write a name"),
+        ("server/name", json!(" "), "server.name: write a name"),
+        ("path", json!(""), &format!("path: {path}")),
+        ("path", json!("weather"), &format!("path: {path}")),
+        ("path", json!("/a b"), &format!("path: {path}")),
+        ("path", json!("/a?b"), &format!("path: {path}")),
+        ("path", json!("/a/"), &format!("path: {path}")),
+        ("path", json!("/a/../b"), &format!("path: {path}")),
+        ("source/http/port", json!(0), "source.http.port: the port must be a number from 1 to 65535"),
+        ("source/http/path", json!("mcp"), &format!("source.http.path: {backend_path}")),
+        ("source/http/path", json!("/mcp?a"), &format!("source.http.path: {backend_path}")),
+        ("source", json!({"tools": []}), "source.tools: declare at least one tool"),
+        ("source", json!({"tools": vec![tool.clone(); 129]}), "source.tools: a server has at most 128 tools"),
+        ("source", json!({"tools": [tool, tool]}), "source.tools[1]: another tool has the same name"),
+        ("limits/headerCount", json!(u64::MAX), "limits.headerCount: 18446744073709551615 is not from 16 to 256"),
+        ("limits/headerCount", json!(0), "limits.headerCount: 0 is not from 16 to 256"),
+        ("limits/headerBytes", json!(0), "limits.headerBytes: 0 is not from 1024 to 65536"),
+        ("limits/uriBytes", json!(0), "limits.uriBytes: 0 is not from 256 to 32768"),
+        ("limits/callTimeoutMs", json!(0), "limits.callTimeoutMs: 0 is not from 1000 to 86400000"),
+        ("limits/bodyBytesTotal", json!(1), "limits.bodyBytesTotal: 1 is not from 1024 to 68719476736"),
+    ];
+    for (place, value, said) in cases {
+        let error = refused(place, value);
+        assert!(error.starts_with(said), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -287,18 +287,12 @@ fn own_target(from: &Uri, location: &str) -> Option<Uri> {
     Uri::from_parts(parts).ok()
 }
 
-/// Headers that are made by the request itself.
-const RESERVED: [&str; 5] = ["host", "content-length", "transfer-encoding", "connection", "upgrade"];
-
 fn compile_headers(list: &[ToolHeader], environment: Environment<'_>) -> Result<(HeaderMap, Option<String>), String> {
     let mut headers = HeaderMap::new();
     let mut unset = None;
     for header in list {
         let name = HeaderName::try_from(header.name.as_str())
             .map_err(|_| format!("http.headers: {:?} is no header name", header.name))?;
-        if RESERVED.contains(&name.as_str()) {
-            return Err(format!("http.headers: {name} is set by the request itself"));
-        }
         let value = match &header.value {
             Setting::Value(value) => value.clone(),
             Setting::Env(variable) => {

@@ -68,7 +68,7 @@ impl Outcome {
 }
 
 impl ToolServer {
-    /// Compiles the declarations; the error names the tool and what is wrong. No call takes longer than `call_timeout`.
+    /// Compiles declarations that were checked; the error names the field and what is wrong. No call takes longer than `call_timeout`.
     pub fn new(
         name: &str,
         tools: Vec<Tool>,
@@ -78,14 +78,12 @@ impl ToolServer {
     ) -> Result<Self, String> {
         let mut list = Vec::with_capacity(tools.len());
         let mut compiled = HashMap::with_capacity(tools.len());
-        for tool in tools {
+        for (index, tool) in tools.into_iter().enumerate() {
             list.push(description(&tool));
             let name = tool.name.clone();
             let tool = DeclaredTool::new(tool, call_timeout, clients, environment)
-                .map_err(|error| format!("tool {name}: {error}"))?;
-            if compiled.insert(name.clone(), Arc::new(tool)).is_some() {
-                return Err(format!("tool {name} is declared twice"));
-            }
+                .map_err(|error| format!("source.tools[{index}].{error}"))?;
+            compiled.insert(name, Arc::new(tool));
         }
         Ok(Self { name: name.to_owned(), tools: compiled, list: Value::from(list) })
     }

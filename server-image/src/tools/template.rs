@@ -1,9 +1,10 @@
 //! URL templates: `https://host/v1/{city}?days={days}`. Arguments fill places in path and query, and can change nothing
 //! else: scheme and authority have no places, every value is percent-encoded, and a value that would change the path's
-//! structure is refused.
+//! structure is refused. What is a template at all, [`url_template`] decides.
 
 use std::collections::BTreeSet;
 
+use mooring_contract::url_template;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
@@ -32,19 +33,11 @@ pub struct Template {
 impl Template {
     /// Compiles a template; the error says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let (scheme, rest) = text.split_once("://").ok_or("it must begin with http:// or https://")?;
-        if !matches!(scheme, "http" | "https") {
-            return Err("it must begin with http:// or https://".into());
-        }
-        if text.contains('#') {
-            return Err("it must not have a fragment (#)".into());
-        }
+        url_template::parse(text).map_err(|error| error.to_string())?;
+        let (scheme, rest) = text.split_once("://").unwrap_or_default();
         let (before_query, query) = rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query)));
         let authority_end = before_query.find('/').unwrap_or(before_query.len());
         let (authority, path) = before_query.split_at(authority_end);
-        if authority.is_empty() || authority.contains(['{', '}', '@', '\\']) {
-            return Err("its host must be written out, without user and without {arguments}".into());
-        }
         let segments = path.split('/').skip(1).map(pieces).collect::<Result<Vec<_>, _>>()?;
         let pairs = query.into_iter().flat_map(|query| query.split('&')).map(pieces).collect::<Result<Vec<_>, _>>()?;
         let template = Self { origin: format!("{scheme}://{authority}"), segments, pairs };
@@ -247,6 +240,11 @@ mod tests {
             "http://api/x#f",
             "http://api/a b",
             "{scheme}://api/",
+            "http://127.0.0.1:99999/x",
+            "http://127.0.0.1:105437",
+            "http://api:abc/",
+            "http://api:/",
+            "http://api:0/",
         ] {
             assert!(Template::parse(text).is_err(), "{text}");
         }

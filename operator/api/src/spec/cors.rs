@@ -15,7 +15,7 @@ pub struct Cors {
     #[schemars(length(max = 32), inner(length(min = 1, max = 260)))]
     #[x_kube(
         merge_strategy = ListMerge::Set,
-        validation = Rule::new("self.all(o, o == '*' || o.matches('^[a-z][a-z0-9+.-]*://([a-z0-9]([-a-z0-9.]*[a-z0-9])?|[[][0-9a-f:.]+[]])(:[0-9]{1,5})?$'))")
+        validation = Rule::new("self.all(o, o == '*' || o.matches('^[a-z][a-z0-9+.-]*://([a-z0-9]([-a-z0-9.]*[a-z0-9])?|[[][0-9a-f:.]+[]])(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?$'))")
             .message("origins are *, scheme://host or scheme://host:port in lower case, without path, trailing slash or wildcard name")
     )]
     pub origins: Vec<String>,

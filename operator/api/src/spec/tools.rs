@@ -77,8 +77,8 @@ pub struct ToolHttp {
     /// URL, with `{argument}` placeholders in path and query. Values are percent-encoded; a query pair whose optional
     /// argument is absent is left out.
     #[schemars(length(min = 1, max = 2048))]
-    #[x_kube(validation = Rule::new("self.matches('^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?([/?].*)?$') && !self.contains('#') && !self.contains(' ')")
-        .message("url is http:// or https:// with a fixed host, then path and query; {argument} may stand in path and query only"))]
+    #[x_kube(validation = Rule::new("self.matches('^https?://[A-Za-z0-9.-]+(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?([/?].*)?$') && !self.contains('#') && !self.contains(' ')")
+        .message("url is http:// or https:// with a fixed host and, where it needs one, a port from 1 to 65535, then path and query; {argument} may stand in path and query only"))]
     pub url: String,
     /// Longest wait for the whole answer, for example `10s`. Default: `30s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

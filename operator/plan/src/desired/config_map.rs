@@ -105,7 +105,8 @@ fn source(server: &McpServer) -> config::Source {
     }
 }
 
-fn tool(tool: &Tool) -> config::Tool {
+/// A declared tool as the front door reads it.
+pub(crate) fn tool(tool: &Tool) -> config::Tool {
     let overrides = tool.overrides.clone().unwrap_or_default();
     config::Tool {
         name: tool.name.clone(),

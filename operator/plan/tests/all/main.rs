@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod autoscaling;
 #[cfg(test)]
+mod bounds;
+#[cfg(test)]
 mod bundles;
 #[cfg(test)]
 mod events;

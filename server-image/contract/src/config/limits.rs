@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Invalid;
+
 /// What one call may cost, and all callers together. What is absent has its default.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -34,7 +36,40 @@ pub struct Limits {
     pub write_timeout_ms: u64,
 }
 
+/// One limit: its field, how it is read, and the least and the most that it may be.
+pub type Bound = (&'static str, fn(&Limits) -> u64, u64, u64);
+
+const SECOND: u64 = 1000;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+
 impl Limits {
+    /// The bounds of every limit, which the API server holds, too.
+    pub const BOUNDS: [Bound; 13] = [
+        ("bodyBytes", |limits| limits.body_bytes, 1024, 1024 * 1024 * 1024),
+        ("bodyBytesTotal", |limits| limits.body_bytes_total, 1024, 64 * 1024 * 1024 * 1024),
+        ("callTimeoutMs", |limits| limits.call_timeout_ms, SECOND, DAY),
+        ("connections", |limits| limits.connections, 1, 65_536),
+        ("requests", |limits| limits.requests, 1, 65_536),
+        ("streamsPerPrincipal", |limits| limits.streams_per_principal, 1, 65_536),
+        ("headerBytes", |limits| limits.header_bytes, 1024, 65_536),
+        ("headerCount", |limits| limits.header_count, 16, 256),
+        ("uriBytes", |limits| limits.uri_bytes, 256, 32_768),
+        ("headerTimeoutMs", |limits| limits.header_timeout_ms, SECOND, 10 * MINUTE),
+        ("bodyTimeoutMs", |limits| limits.body_timeout_ms, SECOND, DAY),
+        ("idleTimeoutMs", |limits| limits.idle_timeout_ms, 5 * SECOND, DAY),
+        ("writeTimeoutMs", |limits| limits.write_timeout_ms, SECOND, HOUR),
+    ];
+
+    /// Which of them is out of its bounds, if any.
+    pub fn check(&self) -> Result<(), Invalid> {
+        let wrong = Self::BOUNDS.iter().find(|(_, read, least, most)| !(*least..=*most).contains(&read(self)));
+        wrong.map_or(Ok(()), |(field, read, least, most)| {
+            Err(Invalid::new(format!("limits.{field}"), format!("{} is not from {least} to {most}", read(self))))
+        })
+    }
+
     /// Default of `limits.bodyBytes`: 4 MiB, the limit of the SDKs.
     pub const BODY_BYTES: u64 = 4 * 1024 * 1024;
     /// Default of `limits.bodyBytesTotal`: 64 MiB, a quarter of the memory that a front door has by default.

@@ -114,6 +114,8 @@ pub struct ToolRequest {
 impl ToolRequest {
     /// Default of a tool's `timeout`: 30 seconds.
     pub const TIMEOUT_MS: u64 = 30_000;
+    /// The shortest and the longest.
+    pub const TIMEOUT_BOUNDS: (u64, u64) = (1, 24 * 60 * 60 * 1000);
 }
 
 fn get() -> String {

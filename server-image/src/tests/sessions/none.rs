@@ -44,7 +44,7 @@ async fn declared_tools_answer_whatever_session_is_named() {
     let mut of_another = of_http.clone();
     of_another["server"]["uid"] = "another".into();
     let mut tools = of_http.clone();
-    tools["source"] = json!({"tools": []});
+    tools["source"] = json!({"tools": [{"name": "a", "http": {"url": "http://127.0.0.1:9/"}}]});
     let front = pod(0, 1, &tools);
     assert!(front.door.sessions.sealing().is_some(), "it could seal, and open");
     let named = [

@@ -396,7 +396,7 @@ async fn a_pod_without_keys_serves_what_needs_none() {
     let backend = Memory::default().serve().await;
     let (mut stateless, mut tools) = (http_config(backend.port), http_config(backend.port));
     stateless["sessions"] = serde_json::json!({"mode": "Stateless"});
-    tools["source"] = serde_json::json!({"tools": []});
+    tools["source"] = serde_json::json!({"tools": [{"name": "a", "http": {"url": "http://127.0.0.1:9/"}}]});
     for config in [stateless, tools] {
         let front = keyless(&config);
         front.door.set_answered(Answered { reachable: true, ..Answered::default() });
