@@ -48,17 +48,27 @@ mod tools;
 mod who;
 mod wire;
 
+use std::io::Write as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser as _;
+
+/// Longest wait at the end for somebody to read the log.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The program `mooring-server`.
 pub fn run() -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = match cli::Cli::parse().command {
         cli::Command::Serve(arguments) => {
-            log::start(arguments.format(), &arguments.log_level)?;
-            runtime.block_on(serve::run(*arguments)).map(|()| ExitCode::SUCCESS)
+            let log = log::start(arguments.format(), &arguments.log_level)?;
+            let ended = runtime.block_on(serve::run(*arguments));
+            if let Err(error) = &ended {
+                (&*log).write_all(format!("Error: {error:?}\n").as_bytes())?; // as `main` would, but it never blocks
+            }
+            log.flush(LAST_WORDS);
+            Ok(if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         cli::Command::Healthcheck(arguments) => runtime.block_on(healthcheck::run(&arguments)),
     };

@@ -1,11 +1,16 @@
 //! Logs: how they are written, and the one line of each request. No credential, query, session id, argument or body is
 //! ever in it.
 
+mod lines;
+
+use std::sync::Arc;
+
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 use tokio::time::Instant;
 use tracing_subscriber::EnvFilter;
 
+pub use self::lines::Lines;
 use crate::clock;
 use crate::refusal::Refusal;
 use crate::who::Principal;
@@ -20,14 +25,17 @@ pub enum Format {
 }
 
 /// Starts logging to standard error. `level` is a level or a filter (`info`, `mooring_server=debug`).
-pub fn start(format: Format, level: &str) -> anyhow::Result<()> {
+pub fn start(format: Format, level: &str) -> anyhow::Result<Arc<Lines>> {
     let filter = EnvFilter::try_new(level)?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let lines = Lines::start(std::io::stderr(), |lost| tracing::warn!("{lost} log lines were lost: nobody read them"))?;
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(Arc::clone(&lines)).log_internal_errors(false); // they would go to standard error, and panic where it is gone
     let started = match format {
         Format::Json => builder.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init(),
         Format::Text => builder.with_ansi(false).with_target(false).try_init(),
     };
-    started.map_err(|error| anyhow::anyhow!("logging cannot be set up: {error}"))
+    started.map_err(|error| anyhow::anyhow!("logging cannot be set up: {error}"))?;
+    Ok(lines)
 }
 
 /// The line of one request, collected on its way.

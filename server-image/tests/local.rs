@@ -9,9 +9,9 @@ mod http;
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::io::{BufRead as _, Read as _};
+    use std::io::{BufRead as _, BufReader, Read as _};
     use std::path::{Path, PathBuf};
-    use std::process::{Command, Output, Stdio};
+    use std::process::{Child, ChildStderr, Command, Output, Stdio};
     use std::time::Duration;
 
     use mooring_contract::SessionKey;
@@ -312,6 +312,56 @@ source: {tools: [{name: here, http: {url: 'http://127.0.0.1:9/'}}]}
         let mut all = [variables("serve"), variables("healthcheck")].concat();
         all.sort_unstable();
         assert_eq!(tried, all);
+    }
+
+    /// A server in whose log only the first lines are read: the process, the rest of its log, and its address.
+    fn unread(mut command: Command) -> (Child, BufReader<ChildStderr>, String) {
+        let mut child = command.spawn().unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let address = loop {
+            let mut line = String::new();
+            assert!(log.read_line(&mut line).unwrap() > 0, "it does not listen");
+            let line: Value = serde_json::from_str(&line).unwrap();
+            if let Some(address) = line["public"].as_str() {
+                break address.to_owned();
+            }
+        };
+        (child, log, address)
+    }
+
+    fn terminate(child: &mut Child) {
+        let begin = now();
+        assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+        eventually("it ends", || child.try_wait().unwrap().is_some());
+        assert!(child.wait().unwrap().success());
+        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    }
+
+    #[test]
+    fn a_log_that_nobody_reads_holds_nothing_up() {
+        let folder = Folder::new(CONFIG);
+        let mut command = folder.serve(&["--log-level", "trace"]);
+        command.env("MOORING_API_KEY", KEY);
+        let (mut child, _log, address) = unread(command);
+        for _ in 0..1000 {
+            assert_eq!(ping(&address, "localhost", OTHER, ""), 401); // more lines than a pipe holds
+        }
+        assert_eq!(ping(&address, "localhost", KEY, ""), 200);
+        terminate(&mut child);
+    }
+
+    #[test]
+    fn a_log_whose_reader_is_gone_is_no_fault() {
+        let folder = Folder::new(CONFIG);
+        let mut command = folder.serve(&["--log-level", "debug"]);
+        command.env("MOORING_API_KEY", KEY);
+        let (mut child, log, address) = unread(command);
+        drop(log);
+        for _ in 0..3 {
+            assert_eq!(ping(&address, "localhost", OTHER, ""), 401);
+            assert_eq!(ping(&address, "localhost", KEY, ""), 200);
+        }
+        terminate(&mut child);
     }
 
     #[test]
