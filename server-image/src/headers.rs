@@ -4,7 +4,7 @@ use std::iter;
 use std::net::IpAddr;
 
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT,
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT,
     FORWARDED, HOST, HeaderName, ORIGIN, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING,
     UPGRADE,
 };
@@ -94,10 +94,20 @@ const HOP: usize = 64;
 pub fn to_backend(client: &HeaderMap, authority: &HeaderValue, seen: &Seen, mut write: impl FnMut(&HeaderName, &[u8])) {
     let named = named_by_connection(client);
     let ends = |name| HOP_BY_HOP.contains(name) || ENDS_HERE.contains(name) || REPLACED.contains(name);
+    let mut cookies = Vec::new();
     for (name, value) in client {
-        if !ends(name) && !named.contains(name) && !is_claim(name.as_str()) && !reads_as_ours(name.as_str()) {
+        if ends(name) || named.contains(name) || is_claim(name.as_str()) || reads_as_ours(name.as_str()) {
+            continue;
+        }
+        if *name == COOKIE {
+            cookies.push(value.as_bytes());
+        } else {
             write(name, value.as_bytes());
         }
+    }
+    // HTTP/2 may cut this one in pieces, which HTTP/1 does not know (RFC 9113 section 8.2.3).
+    if !cookies.is_empty() {
+        write(&COOKIE, &cookies.join(&b"; "[..]));
     }
     write(&HOST, authority.as_bytes());
     write(&ACCEPT_ENCODING, b"identity"); // a compressed stream arrives in lumps
@@ -303,6 +313,7 @@ mod tests {
             ("x-other", "a"),
             ("x-other", "b"),
             ("cookie", "c=1"),
+            ("cookie", "d=2; e=3"),
         ]);
         let seen = Seen {
             peer: "::ffff:10.0.0.9".parse().unwrap(),

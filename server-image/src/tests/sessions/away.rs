@@ -222,6 +222,24 @@ async fn what_a_trusted_proxy_says_goes_along_to_the_pod_of_the_session() {
     }
 }
 
+/// HTTP/2 may cut them in pieces; a server that is spoken to in HTTP/1 reads one header.
+#[tokio::test]
+async fn cookies_reach_the_server_in_one_header_whatever_their_way() {
+    let backends = three().await;
+    let fleet = Fleet::of(&backends.each_ref(), |_| {}).await;
+    let token = fleet.initialize(0).await;
+    for front in &fleet.pods[..2] {
+        let mut crumbs = request(front, "POST", Some(&token));
+        for crumb in ["a=1", "b=2", "c=3"] {
+            crumbs.headers_mut().append("cookie", HeaderValue::from_static(crumb));
+        }
+        assert_eq!(text(front.ask(crumbs).await).await.0, 200);
+        let seen = backends[0].last();
+        let cookies: Vec<_> = seen.headers().get_all("cookie").iter().collect();
+        assert_eq!(cookies, ["a=1; b=2; c=3"]);
+    }
+}
+
 #[tokio::test]
 async fn a_pod_that_is_gone_costs_one_attempt_and_is_told_of() {
     let backends = three().await;
