@@ -431,7 +431,7 @@ fn drips() -> Body {
 #[tokio::test]
 async fn a_body_that_drips_is_told_and_its_connection_of_http_1_closed() {
     let backend = pong().await;
-    let front = Front::new(&limited(backend.port, &json!({"bodyTimeoutMs": 200})));
+    let front = Front::new(&limited(backend.port, &json!({"bodyTimeoutMs": 1000})));
     let address = front.listen().await;
     for (count, framing) in (1..).zip(["Content-Length: 1000000", "Transfer-Encoding: chunked"]) {
         let (mut answers, mut requests) = TcpStream::connect(address).await.unwrap().into_split();
@@ -463,7 +463,7 @@ async fn a_body_that_drips_is_told_and_its_connection_of_http_1_closed() {
 #[tokio::test]
 async fn a_body_that_drips_is_told_on_its_stream_and_the_others_of_http_2_go_on() {
     let backend = pong().await;
-    let front = Front::new(&limited(backend.port, &json!({"bodyTimeoutMs": 200})));
+    let front = Front::new(&limited(backend.port, &json!({"bodyTimeoutMs": 1000})));
     let stream = TcpStream::connect(front.listen().await).await.unwrap();
     let (mut sender, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();

@@ -24,7 +24,7 @@ async fn all_that_is_enforced_is_one_line_in_the_log() {
         },
     });
     config["limits"] = json!({
-        "bodyBytes": 1001,
+        "bodyBytes": 1101,
         "bodyBytesTotal": 2002,
         "callTimeoutMs": 3003,
         "connections": 4004,
