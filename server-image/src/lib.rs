@@ -47,6 +47,7 @@ mod tests;
 mod tools;
 mod who;
 mod wire;
+mod written;
 
 use std::io::Write as _;
 use std::process::ExitCode;

@@ -6,12 +6,11 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use mooring_contract::config::{VERSION, check_version};
 use mooring_contract::{Config, mount};
-use serde_json::Value;
 
 use crate::directory::{self, Entries};
 use crate::rules::Environment;
+use crate::written;
 
 /// The variable that may hold a key outside of Kubernetes. An argument could be read by every process of the machine.
 pub const KEY_VARIABLE: &str = "MOORING_API_KEY";
@@ -83,7 +82,7 @@ impl Sources {
     pub fn understand(&self, bytes: &[u8]) -> Result<Config, String> {
         match self {
             Self::Mounted(_) => Config::parse(bytes).map_err(|error| error.to_string()),
-            Self::Local(_) => written(bytes),
+            Self::Local(_) => written::understand(bytes),
         }
     }
 
@@ -136,140 +135,9 @@ fn parent(file: &Path) -> PathBuf {
     parent.unwrap_or(Path::new(".")).to_owned()
 }
 
-/// Understands what a person wrote; the error names the place.
-fn written(bytes: &[u8]) -> Result<Config, String> {
-    let text = std::str::from_utf8(bytes).map_err(|_| "it is no text in UTF-8".to_owned())?;
-    let document: Value = if text.trim_start().starts_with('{') {
-        serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?
-    } else {
-        serde_saphyr::from_str(text).map_err(|error| format!("it is no YAML: {error}"))?
-    };
-    if document.is_null() {
-        return Err("it is empty: write at least server and source".to_owned());
-    }
-    if document.get("apiVersion").is_some() {
-        return Err(
-            "it is a Kubernetes object; the file to name here is what `mooring render` prints of it as config.json, \
-                    or one of your own with server and source"
-                .to_owned(),
-        );
-    }
-    if document.is_object() {
-        require(&document)?;
-    }
-    let mut unknown = Vec::new();
-    let mut note = |path: serde_ignored::Path<'_>| unknown.push(path.to_string().replace(".?", "")); // ? is a choice
-    let reading = serde_ignored::Deserializer::new(document, &mut note);
-    let config: Config = serde_path_to_error::deserialize(reading).map_err(|error| {
-        let path = error.path().to_string();
-        let error = error.into_inner();
-        if path == "." { error.to_string() } else { format!("{path}: {error}") } // a dot is the whole file
-    })?;
-    check_version(config.version).map_err(|error| error.to_string())?;
-    match unknown.first() {
-        // The operator's files may be newer than this build; a person's field that is not read is a mistake.
-        Some(field) if config.version <= VERSION => Err(format!("{field}: there is no such field")),
-        _ => Ok(config),
-    }
-}
-
-/// What has no default, and how it is written.
-fn require(document: &Value) -> Result<(), &'static str> {
-    if document.pointer("/server/name").is_none() {
-        return Err("server.name is missing: write `server: {name: weather}`, what the server calls itself");
-    }
-    if document.get("source").is_none() {
-        return Err(
-            "source is missing: write `source: {tools: [...]}`, or `source: {http: {port: 8000, path: /mcp}}` \
-                    for an HTTP MCP server on this machine",
-        );
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use mooring_contract::config::{ServedOver, Source};
-
     use super::*;
-
-    fn told(text: &str) -> String {
-        written(text.as_bytes()).expect_err(text)
-    }
-
-    #[test]
-    fn a_name_and_a_source_are_enough() {
-        let yaml = "
-server: {name: weather}
-source:
-  tools:
-    - name: forecast
-      http: {url: 'http://localhost:8000/forecast'}
-";
-        let config = written(yaml.as_bytes()).unwrap();
-        assert_eq!((config.path.as_str(), config.limits.body_bytes), ("/", 4_194_304));
-        assert!(!config.security.anonymous && config.security.hosts.is_empty());
-        let Source::Tools(tools) = &config.source else { panic!("{config:?}") };
-        assert_eq!((tools[0].http.method.as_str(), tools[0].http.timeout_ms), ("GET", 30_000));
-        assert_eq!(tools[0].input_schema["additionalProperties"], false);
-        // The operator's own text is read as it is.
-        let json = config.to_json().unwrap();
-        assert_eq!(written(json.as_bytes()).unwrap(), config);
-    }
-
-    #[test]
-    fn what_is_wrong_is_told_with_its_place() {
-        let cases = [
-            ("", "it is empty"),
-            ("{", "it is no JSON"),
-            ("a: [", "it is no YAML"),
-            ("server: {name: a}", "source is missing: write `source: {tools: [...]}`"),
-            ("server: {name: a}\nsources: {tools: []}", "source is missing"),
-            ("source: {tools: []}", "server.name is missing: write `server: {name: weather}`"),
-            ("server: {}\nsource: {tools: []}", "server.name is missing"),
-            ("server:\nsource: {tools: []}", "server.name is missing"),
-            ("server: weather\nsource: {tools: []}", "server.name is missing"),
-            ("server: {name: 7}\nsource: {tools: []}", "server.name: invalid type"),
-            ("- a", "invalid type"),
-            ("server: {name: a}\nsource: {tool: []}", "source"),
-            ("server: {name: a}\nsource: {tools: [{name: b}]}", "source.tools[0]: missing field `http`"),
-            ("server: {name: a}\nsource: {tools: []}\ntolls: 1", "tolls: there is no such field"),
-            (
-                "server: {name: a}\nsource: {tools: [{name: b, http: {url: 'http://a', tmeout: 1}}]}",
-                "source.0.http.tmeout: there is no such field",
-            ),
-            ("server: {name: a}\nsource: {tools: []}\nsecurity: {anonymos: true}", "anonymos"),
-            ("version: 9\nserver: {name: a}\nsource: {tools: []}", "version 9"),
-            ("apiVersion: mooring.dev/v1alpha1\nkind: McpServer", "mooring render"),
-        ];
-        for (text, said) in cases {
-            let error = told(text);
-            assert!(error.contains(said), "{text}: {error}");
-        }
-        assert!(written(b"version: 2\nserver: {name: a}\nsource: {tools: []}\nlater: 1").is_ok());
-    }
-
-    #[test]
-    fn a_tool_is_otherwise_over_one_transport() {
-        let yaml = "
-server: {name: weather}
-source:
-  tools:
-    - name: forecast
-      description: base
-      http: {url: 'http://base/'}
-      overrides:
-        stdio: {description: local, http: {url: 'http://localhost/'}}
-        http: {inputSchema: {type: object}}
-";
-        let Source::Tools(tools) = written(yaml.as_bytes()).unwrap().source else { panic!() };
-        let over = |transport| {
-            let tool = tools[0].clone().over(transport);
-            (tool.description.unwrap(), tool.http.url, tool.input_schema.len(), tool.overrides.is_empty())
-        };
-        assert_eq!(over(ServedOver::Stdio), ("local".into(), "http://localhost/".into(), 2, true));
-        assert_eq!(over(ServedOver::Http), ("base".into(), "http://base/".into(), 1, true));
-    }
 
     #[test]
     fn keys_come_from_files_and_the_variable() {

@@ -202,7 +202,7 @@ source: {tools: [{name: here, http: {url: 'http://127.0.0.1:9/'}}]}
     /// A folder with one configuration for this machine, and with all that is mounted in a pod.
     fn mounts() -> Folder {
         let folder = Folder::new(&format!("{CONFIG}security: {{anonymous: true}}"));
-        let config = r#"{"version":1,"server":{"name":"mounted"},"path":"/","source":{"tools":[]},"security":{"hosts":["a.example.com"],"anonymous":true,"keySecrets":["vault"]}}"#;
+        let config = r#"{"version":1,"server":{"name":"mounted"},"path":"/","source":{"tools":[{"name":"a","http":{"url":"http://127.0.0.1:9/"}}]},"security":{"hosts":["a.example.com"],"anonymous":true,"keySecrets":["vault"]}}"#;
         let session_key = SessionKey::from_entropy(&[7; ENTROPY], "2026-11-30T00:00:00Z".parse().unwrap());
         for (name, text) in [
             ("config/config.json", config),
@@ -388,7 +388,7 @@ source: {tools: [{name: here, http: {url: 'http://127.0.0.1:9/'}}]}
 
         folder.write("weather.yaml", "server: {name: a}\nsource: {http: {port: 1}}");
         let said = refused(folder.serve(&[]));
-        assert!(said.contains("source.http: missing field `path`"), "{said}");
+        assert!(said.contains("source.http.path: it is missing"), "{said}");
         std::fs::remove_file(folder.path("weather.yaml")).unwrap();
         let said = refused(folder.serve(&[]));
         assert!(said.contains("weather.yaml is missing"), "{said}");
