@@ -11,6 +11,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue};
 
 use crate::host;
+use crate::location::Public;
 use crate::refusal::Refusal;
 use crate::who::API_KEY;
 
@@ -112,11 +113,17 @@ pub fn to_backend(client: &HeaderMap, authority: &HeaderValue, seen: &Seen, mut 
     write(&HOST, authority.as_bytes());
     write(&ACCEPT_ENCODING, b"identity"); // a compressed stream arrives in lumps
     write(&REQUEST_ID, seen.request_id.as_bytes());
-    let proto = told(client, seen, &FORWARDED_PROTO, is_scheme);
-    write(&FORWARDED_PROTO, proto.map_or(b"http", HeaderValue::as_bytes));
+    let public = public(client, seen);
+    write(&FORWARDED_PROTO, public.scheme);
     write(&FORWARDED_FOR, &forwarded_for(client, seen));
-    let host = told(client, seen, &FORWARDED_HOST, host::is_authority);
-    write(&FORWARDED_HOST, host.unwrap_or(&seen.host).as_bytes());
+    write(&FORWARDED_HOST, public.authority.as_bytes());
+}
+
+/// What the client called, as the backend is told it.
+pub fn public<'a>(client: &'a HeaderMap, seen: &'a Seen) -> Public<'a> {
+    let scheme = told(client, seen, &FORWARDED_PROTO, is_scheme).map_or(&b"http"[..], HeaderValue::as_bytes);
+    let authority = told(client, seen, &FORWARDED_HOST, host::is_authority).unwrap_or(&seen.host);
+    Public { scheme, authority }
 }
 
 /// What a trusted proxy says in a header, where that is one value in its form.

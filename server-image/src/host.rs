@@ -22,10 +22,11 @@ pub struct HostRules {
 }
 
 /// A name and a port.
-type Authority<'a> = (Cow<'a, str>, Option<u16>);
+pub type Authority<'a> = (Cow<'a, str>, Option<u16>);
 
-/// Accepted without being listed where nobody but this machine (or `kubectl port-forward`) can send them.
-const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+/// Names of this machine for itself. They are accepted without being listed where nobody but this machine (or
+/// `kubectl port-forward`) can send them.
+pub const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 impl HostRules {
     /// `hosts` are names with any port; `allowed` are authorities, exact or `name:*`; `loopback`: whether loopback names
@@ -122,7 +123,7 @@ fn entry(text: &str) -> Option<Authority<'_>> {
 ///
 /// A trailing dot is part of the name: `name.` reaches no ingress rule for `name`, so whoever sends it did not come by
 /// the way that the owner opened.
-fn parse(authority: &str) -> Option<Authority<'_>> {
+pub fn parse(authority: &str) -> Option<Authority<'_>> {
     let (name, rest) = if let Some(bracketed) = authority.strip_prefix('[') {
         let (address, rest) = bracketed.split_once(']')?;
         let address: Ipv6Addr = address.parse().ok()?;

@@ -22,6 +22,7 @@ mod host;
 mod keys;
 #[cfg(any(fuzzing, test))]
 pub mod laws;
+mod location;
 mod log;
 mod loopback;
 mod management;

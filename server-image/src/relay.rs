@@ -3,13 +3,14 @@
 
 use bytes::Bytes;
 use http::header::{HOST, LOCATION};
-use http::uri::{PathAndQuery, Scheme};
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use mooring_contract::config::HttpBackend;
 
 use crate::body::{Body, BodyError};
-use crate::headers::{Seen, to_backend, to_client};
+use crate::headers::{self, Seen, to_backend, to_client};
+use crate::location::{self, Inside, Public};
 use crate::log::cause;
 use crate::loopback::{Failure, FromBackend, Loopback, Writing};
 use crate::refusal::Refusal;
@@ -87,7 +88,7 @@ impl Relay {
         let head = |writing: &mut Writing| {
             to_backend(headers, &self.host, seen, |name, value| writing.header(name, value));
         };
-        let mut response = self.send(method, target, head, body).await?;
+        let mut response = self.send(method, target, head, body, Some(headers::public(headers, seen))).await?;
         to_client(response.headers_mut());
         Ok(response.map(|body| body.map_err(BodyError::from).boxed_unsync()))
     }
@@ -118,19 +119,14 @@ impl Relay {
         headers.insert(HOST, self.host.clone());
         let head =
             |writing: &mut Writing| headers.iter().for_each(|(name, value)| writing.header(name, value.as_bytes()));
-        self.send(&method, target, head, &body).await
+        self.send(&method, target, head, &body, None).await
     }
 
-    /// Path and query that a reference in the backend's own answer means, if it leads to the backend itself.
-    pub fn resolve(&self, reference: &str) -> Option<String> {
-        if reference.starts_with('?') {
-            return own_target(&format!("{}{reference}", self.path), self.port);
-        }
-        if reference.starts_with('/') || reference.contains("://") {
-            return own_target(reference, self.port);
-        }
-        let (folder, _) = self.path.rsplit_once('/')?;
-        own_target(&format!("{folder}/{reference}"), self.port)
+    /// The target that a reference in the backend's answer to a GET means, if it leads to the backend itself. `public` is
+    /// what the backend was told of its client.
+    pub fn resolve(&self, reference: &str, public: Option<Public<'_>>) -> Option<String> {
+        let inside = Inside { port: self.port, public };
+        location::target(reference, &self.target, &inside).map(|target| target.to_string())
     }
 
     /// Sends headers as `head` writes them, once for each redirect that is followed.
@@ -140,7 +136,9 @@ impl Relay {
         mut target: PathAndQuery,
         head: impl Fn(&mut Writing),
         body: &Bytes,
+        public: Option<Public<'_>>,
     ) -> Result<Response<FromBackend>, Refusal> {
+        let inside = Inside { port: self.port, public };
         for _ in 0..=REDIRECTS {
             let mut writing = Writing::new(method, &target);
             head(&mut writing);
@@ -151,70 +149,36 @@ impl Relay {
                     Failure::Broken(_) => Refusal::BackendBroken,
                 }
             })?;
-            match self.redirect(method, &response) {
+            match redirect(method, &target, &response, &inside) {
                 None => return Ok(response),
-                Some(next) => target = parsed(&next?)?,
+                Some(next) => target = next?,
             }
         }
         Err(Refusal::BackendRedirects)
     }
+}
 
-    /// Where a redirect leads, if it is one: a target on the backend's own authority, or a refusal.
-    fn redirect(&self, method: &Method, response: &Response<FromBackend>) -> Option<Result<String, Refusal>> {
-        let keeps_method = match response.status() {
-            StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => true,
-            StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => *method != Method::POST,
-            StatusCode::SEE_OTHER => *method == Method::GET,
-            StatusCode::NOT_MODIFIED => return None, // it leads nowhere
-            other if other.is_redirection() => false,
-            _ => return None,
-        };
-        let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
-        let target = location.and_then(|location| own_target(location, self.port));
-        Some(target.filter(|_| keeps_method).ok_or(Refusal::BackendRedirects))
-    }
+/// Where a redirect leads, if it is one: to another target of the backend, or nowhere.
+fn redirect(
+    method: &Method,
+    target: &PathAndQuery,
+    response: &Response<FromBackend>,
+    inside: &Inside<'_>,
+) -> Option<Result<PathAndQuery, Refusal>> {
+    let keeps_method = match response.status() {
+        StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => true,
+        StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => *method != Method::POST,
+        StatusCode::SEE_OTHER => *method == Method::GET,
+        StatusCode::NOT_MODIFIED => return None, // it leads nowhere
+        other if other.is_redirection() => false,
+        _ => return None,
+    };
+    let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+    let next = location.and_then(|location| location::target(location, target, inside));
+    Some(next.filter(|_| keeps_method).ok_or(Refusal::BackendRedirects))
 }
 
 /// The target of a request, in origin form.
 fn parsed(target: &str) -> Result<PathAndQuery, Refusal> {
     target.parse().map_err(|_| Refusal::NotMessage("the query cannot be passed on".into()))
-}
-
-/// Path and query of a `Location` on loopback at `port`.
-fn own_target(location: &str, port: u16) -> Option<String> {
-    let uri: Uri = location.parse().ok()?;
-    let own = match (uri.scheme(), uri.authority()) {
-        (None, None) => location.starts_with('/') && !location.starts_with("//"),
-        (Some(scheme), Some(authority)) => {
-            let names = [format!("localhost:{port}"), format!("127.0.0.1:{port}"), format!("[::1]:{port}")];
-            *scheme == Scheme::HTTP && names.iter().any(|name| authority.as_str().eq_ignore_ascii_case(name))
-        }
-        _ => false,
-    };
-    own.then(|| uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_redirects_to_the_backend_itself_are_followed() {
-        let cases = [
-            ("http://localhost:8000/mcp/", Some("/mcp/")),
-            ("http://127.0.0.1:8000/mcp/?a=1", Some("/mcp/?a=1")),
-            ("http://[::1]:8000/", Some("/")),
-            ("/mcp/", Some("/mcp/")),
-            ("//evil.example.com/mcp/", None),
-            ("http://localhost:8001/mcp/", None),
-            ("https://localhost:8000/mcp/", None),
-            ("http://localhost:8000@evil.example.com/", None),
-            ("http://evil.example.com/", None),
-            ("mcp/", None),
-            ("", None),
-        ];
-        for (location, expected) in cases {
-            assert_eq!(own_target(location, 8000).as_deref(), expected, "{location}");
-        }
-    }
 }

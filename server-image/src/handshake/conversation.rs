@@ -95,7 +95,7 @@ impl<'a> Line<'a> {
         let accept = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("text/event-stream"))]);
         let opening = async {
             let response = relay.own(Method::GET, accept, Bytes::new()).await?;
-            upstream::begin(relay, response.map(|body| body.map_err(BodyError::from).boxed_unsync())).await
+            upstream::begin(relay, response.map(|body| body.map_err(BodyError::from).boxed_unsync()), None).await
         };
         let opened = tokio::time::timeout(PATIENCE, opening).await;
         let opened = opened.map_err(|_| format!("opened no event stream within {} s", PATIENCE.as_secs()))?;

@@ -10,7 +10,8 @@ use http_body_util::{BodyExt as _, StreamBody};
 
 use super::event::{Decoder, ENDPOINT};
 use crate::body::{Body, BodyError};
-use crate::headers::{Seen, is_event_stream};
+use crate::headers::{self, Seen, is_event_stream};
+use crate::location::Public;
 use crate::refusal::Refusal;
 use crate::relay::{Outgoing, Relay};
 
@@ -33,11 +34,11 @@ pub async fn open(
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     let outgoing = Outgoing { method: Method::GET, query, headers, body: Bytes::new() };
     let response = relay.exchange(&outgoing, seen).await?;
-    begin(relay, response).await
+    begin(relay, response, Some(headers::public(&outgoing.headers, seen))).await
 }
 
-/// Reads an answer up to the end of its first event.
-pub async fn begin(relay: &Relay, response: Response<Body>) -> Result<Upstream, Refusal> {
+/// Reads an answer up to the end of its first event. `public` is what the backend was told of its client.
+pub async fn begin(relay: &Relay, response: Response<Body>, public: Option<Public<'_>>) -> Result<Upstream, Refusal> {
     if response.status() != StatusCode::OK || !is_event_stream(response.headers()) {
         tracing::info!(status = response.status().as_u16(), "the backend opened no event stream");
         return Err(Refusal::BackendWithoutEndpoint);
@@ -50,7 +51,7 @@ pub async fn begin(relay: &Relay, response: Response<Body>) -> Result<Upstream, 
         while let Some(event) = decoder.decode(&mut left).map_err(|_| Refusal::BackendWithoutEndpoint)? {
             if event.name == ENDPOINT {
                 let address = event.data.and_then(|data| String::from_utf8(data).ok());
-                let target = address.and_then(|address| relay.resolve(address.trim()));
+                let target = address.and_then(|address| relay.resolve(address.trim(), public));
                 let target = target.ok_or(Refusal::BackendWithoutEndpoint)?;
                 let left = data.slice(data.len() - left.len()..);
                 return Ok(Upstream { target, rest: after(left, body) });

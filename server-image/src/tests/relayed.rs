@@ -312,6 +312,44 @@ async fn redirects_within_the_backend_are_followed() {
     assert_eq!(backend.last().body(), CALL);
 }
 
+/// Servers write their own address from what they are told of the client's, as Starlette does for `/mcp/`.
+#[tokio::test]
+async fn redirects_within_the_backend_are_followed_behind_tls() {
+    let backend = Backend::start(|request| async move {
+        let told = |name: &str| request.headers()[name].to_str().unwrap();
+        let (scheme, public) = (told("x-forwarded-proto"), told("x-forwarded-host"));
+        let location = match request.uri().query() {
+            Some("host") => format!("{scheme}://{}/backend/mcp/", told("host")),
+            Some("public") => format!("{scheme}://{public}/backend/mcp/"),
+            Some("port") => format!("{scheme}://{public}:443/backend/mcp/"),
+            Some("plain") => format!("http://{public}/backend/mcp/"),
+            Some("relative") => "mcp/".to_owned(),
+            Some("elsewhere") => format!("{scheme}://evil.example.com/backend/mcp/"),
+            _ => return json(StatusCode::OK, "{}".into()),
+        };
+        let mut response = json(StatusCode::TEMPORARY_REDIRECT, String::new());
+        response.headers_mut().insert("location", HeaderValue::try_from(location).unwrap());
+        response
+    })
+    .await;
+    let mut config = http_config(backend.port);
+    config["security"]["trustedProxies"] = vec!["10.0.0.9"].into();
+    let front = Front::new(&config);
+    for (query, status) in
+        [("host", 200), ("public", 200), ("port", 200), ("plain", 200), ("relative", 200), ("elsewhere", 502)]
+    {
+        let mut request = front.post(CALL);
+        *request.uri_mut() = format!("/weather/mcp?{query}").parse().unwrap();
+        for (name, value) in [("x-forwarded-proto", "https"), ("x-forwarded-host", "public.example.com")] {
+            request.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+        let before = backend.calls();
+        assert_eq!(text(front.ask(request).await).await.0, status, "{query}");
+        let followed = (backend.calls() - before, backend.last().uri().path() == "/backend/mcp/");
+        assert_eq!(followed, if status == 200 { (2, true) } else { (1, false) }, "{query}");
+    }
+}
+
 /// A client meets no redirect: it is followed where that is safe, and is a failure of the server else.
 #[tokio::test]
 async fn every_redirect_ends_here() {
