@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use jiff::Timestamp;
 use mooring_contract::door_status::RefusedKey;
-use mooring_contract::key::{hash, public_id};
-use mooring_contract::{KeyEntry, KeyMetadata, KeyRecord};
+use mooring_contract::key::public_id;
+use mooring_contract::{KeyEntry, KeyHash, KeyMetadata, KeyRecord};
 use subtle::ConstantTimeEq as _;
 
 use crate::directory::Entries;
@@ -16,7 +16,7 @@ use crate::directory::Entries;
 /// Name under which refused entries of `<name>.keys` are told.
 const OWN_SECRET: &str = "keys";
 /// What a key that nobody has is compared with, so that an unknown id takes as long as a known one.
-const NOBODY: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
+const NOBODY: [u8; 32] = [0; 32];
 
 /// One key at rest.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct StoredKey {
     pub id: String,
     /// The principal: the record's subject; for a plain key, its id.
     pub subject: String,
-    hash: String,
+    hash: KeyHash,
     expires: Option<Timestamp>,
     last_used: Arc<AtomicI64>, // milliseconds since the epoch; 0 is never
 }
@@ -51,7 +51,7 @@ impl StoredKey {
 #[derive(Debug, Default)]
 pub struct KeySet {
     by_id: HashMap<String, Arc<StoredKey>>,
-    by_hash: HashMap<String, Arc<StoredKey>>,
+    by_hash: HashMap<KeyHash, Arc<StoredKey>>,
     refused: Vec<RefusedKey>,
     /// Revision of the keys directory.
     pub revision: String,
@@ -95,7 +95,7 @@ impl KeySet {
         self.insert(id, subject, record.key_hash, expires, previous);
     }
 
-    fn insert(&mut self, id: String, subject: String, hash: String, expires: Option<Timestamp>, previous: &Self) {
+    fn insert(&mut self, id: String, subject: String, hash: KeyHash, expires: Option<Timestamp>, previous: &Self) {
         let last_used = previous.by_id.get(&id).map(|key| Arc::clone(&key.last_used)).unwrap_or_default();
         let key = Arc::new(StoredKey { id, subject, hash, expires, last_used });
         // Where two entries hold the same key, the one that lives longer counts.
@@ -105,7 +105,7 @@ impl KeySet {
             (Some(theirs), Some(ours)) => ours > theirs,
         };
         if self.by_hash.get(&key.hash).is_none_or(longer) {
-            self.by_hash.insert(key.hash.clone(), Arc::clone(&key));
+            self.by_hash.insert(key.hash, Arc::clone(&key));
         }
         self.by_id.insert(key.id.clone(), key);
     }
@@ -117,11 +117,11 @@ impl KeySet {
     /// The key that was presented, if it is in force at `now`. A key of ours is found by its public id, others by their
     /// hash; then hashes are compared in constant time, for an unknown id too.
     pub fn find(&self, presented: &str, now: Timestamp) -> Option<&Arc<StoredKey>> {
-        let presented_hash = hash(presented);
+        let presented_hash = KeyHash::of(presented);
         let by_id = public_id(presented).and_then(|id| self.by_id.get(id));
         let candidate = by_id.or_else(|| self.by_hash.get(&presented_hash));
-        let stored = candidate.map_or(NOBODY, |key| key.hash.as_str());
-        let equal = bool::from(stored.as_bytes().ct_eq(presented_hash.as_bytes()));
+        let stored = candidate.map_or(&NOBODY, |key| key.hash.as_bytes());
+        let equal = bool::from(stored.ct_eq(presented_hash.as_bytes()));
         candidate.filter(|key| equal && !key.is_expired(now))
     }
 
@@ -202,9 +202,14 @@ mod tests {
         assert_eq!(found(expiring.expose(), at("2027-01-01T00:00:00Z")), None);
         assert_eq!(found(UUID, now), Some("vault/ci".into()));
         assert_eq!(found(hashed.expose(), now), Some("vault/hashed".into()));
-        for wrong in
-            ["", "hunter2", one.id(), &one.hash(), &one.expose()[..60], Key::from_entropy(&[9; ENTROPY]).expose()]
-        {
+        for wrong in [
+            "",
+            "hunter2",
+            one.id(),
+            &one.hash().to_string(),
+            &one.expose()[..60],
+            Key::from_entropy(&[9; ENTROPY]).expose(),
+        ] {
             assert_eq!(found(wrong, now), None, "{wrong}");
         }
         // The right id with another secret.

@@ -1,6 +1,10 @@
 //! API keys: `mk_<id>_<secret><checksum>`. The id is public and finds the record; the secret has 256 random bits; the
 //! checksum tells a mistyped key from a wrong one, and lets secret scanners find leaked keys without false alarms.
 
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// Random bytes that [`Key::from_entropy`] takes: 8 for the id, 32 for the secret.
@@ -65,10 +69,9 @@ impl Key {
         hint(self.id())
     }
 
-    /// What is stored at rest: `sha256:` and the hexadecimal digest of the whole key. One hash suffices, because the
-    /// secret is random and cannot be guessed.
-    pub fn hash(&self) -> String {
-        hash(&self.text)
+    /// What is stored at rest.
+    pub fn hash(&self) -> KeyHash {
+        KeyHash::of(&self.text)
     }
 
     /// The key itself. The only way out; whoever calls it must not log it.
@@ -77,8 +80,8 @@ impl Key {
     }
 }
 
-impl std::fmt::Debug for Key {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Key {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Key({})", self.id())
     }
 }
@@ -94,23 +97,76 @@ pub fn hint(id: &str) -> &str {
     id.get(..6).unwrap_or(id)
 }
 
-/// `sha256:` and the hexadecimal digest of `secret`.
-pub fn hash(secret: &str) -> String {
-    let digest = Sha256::digest(secret.as_bytes());
-    let mut text = String::with_capacity("sha256:".len() + 2 * digest.len()); // each request has its key hashed
-    text.push_str("sha256:");
-    text.extend(hex_digits(&digest));
-    text
+/// The SHA-256 of a whole key, in text `sha256:` and 64 hexadecimal digits. One hash suffices, because a key is random and
+/// cannot be guessed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct KeyHash([u8; 32]);
+
+/// Why a text is no hash of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a key's hash is sha256: and 64 lower-case hexadecimal digits")]
+pub struct NoKeyHash;
+
+impl KeyHash {
+    /// The hash of a key, of ours or of others.
+    pub fn of(key: &str) -> Self {
+        Self(Sha256::digest(key.as_bytes()).into())
+    }
+
+    /// Its bytes.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Display for KeyHash {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "sha256:{}", hex(&self.0))
+    }
+}
+
+impl fmt::Debug for KeyHash {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
+impl FromStr for KeyHash {
+    type Err = NoKeyHash;
+
+    fn from_str(text: &str) -> Result<Self, NoKeyHash> {
+        let digits = text.strip_prefix("sha256:").ok_or(NoKeyHash)?.as_bytes();
+        let half = |digit: u8| match digit {
+            b'0'..=b'9' => Ok(digit - b'0'),
+            b'a'..=b'f' => Ok(digit - b'a' + 10),
+            _ => Err(NoKeyHash),
+        };
+        let (pairs, []) = digits.as_chunks() else { return Err(NoKeyHash) };
+        let bytes: Result<Vec<u8>, NoKeyHash> =
+            pairs.iter().map(|[high, low]| Ok(half(*high)? << 4 | half(*low)?)).collect();
+        bytes?.try_into().map(Self).map_err(|_| NoKeyHash)
+    }
+}
+
+impl From<KeyHash> for String {
+    fn from(hash: KeyHash) -> Self {
+        hash.to_string()
+    }
+}
+
+impl TryFrom<String> for KeyHash {
+    type Error = NoKeyHash;
+
+    fn try_from(text: String) -> Result<Self, NoKeyHash> {
+        text.parse()
+    }
 }
 
 /// Lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
-    hex_digits(bytes).collect()
-}
-
-fn hex_digits(bytes: &[u8]) -> impl Iterator<Item = char> {
     let digit = |half: u8| char::from_digit(u32::from(half), 16);
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]).filter_map(digit)
+    bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]).filter_map(digit).collect()
 }
 
 /// A big-endian number in base 62, padded to `length` digits: the same bytes have one spelling only.
@@ -161,7 +217,26 @@ mod tests {
         assert_eq!(Key::parse(&mistyped), Err(KeyError::Checksum));
     }
 
+    #[test]
+    fn what_is_no_hash_is_refused() {
+        let hash = Key::from_entropy(&[7; ENTROPY]).hash().to_string();
+        let (shorter, longer) = (&hash[..hash.len() - 1], format!("{hash}0"));
+        let (upper, other) = (hash.to_uppercase(), hash.replace("sha256", "sha512"));
+        for text in ["", "sha256:", "sha256:00", shorter, &longer, &upper, &other, &hash.replace(':', "")] {
+            assert_eq!(text.parse::<KeyHash>(), Err(NoKeyHash), "{text}");
+        }
+        // FIPS 180-2, appendix B.1.
+        let abc = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(KeyHash::of("abc").to_string(), abc);
+    }
+
     proptest! {
+        #[test]
+        fn every_hash_is_read_back(key in ".*") {
+            let hash = KeyHash::of(&key);
+            prop_assert_eq!(hash.to_string().parse(), Ok(hash));
+        }
+
         #[test]
         fn every_key_is_read_back(entropy in prop::array::uniform32(any::<u8>()), id in prop::array::uniform8(any::<u8>())) {
             let bytes: Vec<u8> = id.iter().chain(&entropy).copied().collect();

@@ -6,14 +6,14 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::key::{Key, hash};
+use crate::key::{Key, KeyHash};
 
 /// A key at rest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KeyRecord {
-    /// `sha256:` and the hexadecimal digest of the whole key.
-    pub key_hash: String,
+    /// The hash of the whole key.
+    pub key_hash: KeyHash,
     /// Whose it is and how long it lives.
     pub metadata: KeyMetadata,
 }
@@ -40,8 +40,8 @@ pub enum KeyEntry {
     Record(KeyRecord),
     /// A plain key, of which only the hash is kept. Its entry name is its name and, prefixed, its subject.
     Plain {
-        /// `sha256:` and the hexadecimal digest.
-        key_hash: String,
+        /// Its hash.
+        key_hash: KeyHash,
     },
 }
 
@@ -79,7 +79,7 @@ impl KeyEntry {
         if text.len() < PLAIN_MINIMUM {
             return Err(EntryError::TooShort);
         }
-        Ok(Self::Plain { key_hash: hash(text) })
+        Ok(Self::Plain { key_hash: KeyHash::of(text) })
     }
 }
 
@@ -89,15 +89,9 @@ impl KeyRecord {
         Self { key_hash: key.hash(), metadata }
     }
 
-    /// Reads a record and checks the form of its hash.
+    /// Reads a record.
     pub fn parse(text: &str) -> Result<Self, EntryError> {
-        let record: Self = serde_json::from_str(text).map_err(|_| EntryError::BadRecord)?;
-        let digits = record.key_hash.strip_prefix("sha256:").ok_or(EntryError::BadRecord)?;
-        let lower_hexadecimal = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        if digits.len() != 64 || !digits.bytes().all(lower_hexadecimal) {
-            return Err(EntryError::BadRecord);
-        }
-        Ok(record)
+        serde_json::from_str(text).map_err(|_| EntryError::BadRecord)
     }
 
     /// The entry's text, with sorted keys.

@@ -19,7 +19,7 @@ pub mod url_template;
 pub use config::Config;
 pub use door_status::DoorStatus;
 pub use invalid::Invalid;
-pub use key::{Key, KeyError};
+pub use key::{Key, KeyError, KeyHash};
 pub use key_entry::{EntryError, KeyEntry, KeyMetadata, KeyRecord};
 pub use network::{Network, NetworkError};
 pub use session_key::{SessionKey, SessionKeyError, Slot};

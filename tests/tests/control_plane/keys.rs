@@ -138,7 +138,7 @@ async fn keys_of_people_and_declared_keys_at_once_lose_nothing_and_leak_nothing(
         );
         for key in &texts {
             let record: Value = serde_json::from_slice(&entry(&secret, key.id())?)?;
-            ensure!(record["keyHash"] == key.hash(), "another hash for {}", key.id());
+            ensure!(record["keyHash"] == key.hash().to_string(), "another hash for {}", key.id());
         }
         Ok(())
     })
