@@ -3,6 +3,7 @@
 //! client see life. Whatever the backend then answers travels as events; a JSON answer becomes one event.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt as _};
@@ -34,7 +35,7 @@ pub async fn until(deadline: Option<Instant>, answer: Awaited) -> Answer {
 
 /// Waits for the answer to those who wait, and commits to an event stream when it takes too long. From then on a refusal is
 /// no answer to be made by others: it becomes an event, and `failed` is told.
-pub async fn patiently(deadline: Option<Instant>, mut answer: Awaited, waiting: Waiting, failed: Failed) -> Answer {
+pub async fn patiently(deadline: Option<Instant>, mut answer: Awaited, waiting: &Waiting, failed: &Failed) -> Answer {
     let silent = clock::instant() + SILENCE;
     if deadline.is_some_and(|deadline| deadline <= silent) {
         return until(deadline, answer).await;
@@ -42,6 +43,7 @@ pub async fn patiently(deadline: Option<Instant>, mut answer: Awaited, waiting: 
     if let Ok(prompt) = timeout_at(silent, &mut answer).await {
         return prompt;
     }
+    let (waiting, failed) = (waiting.clone(), Arc::clone(failed));
     let comment = stream::once(async { Ok(Frame::data(Bytes::from_static(COMMENT))) });
     let late = async move {
         let answer = until(deadline, answer).await;
@@ -116,7 +118,7 @@ fn on_one_line(data: Bytes) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
     use std::time::Duration;
 
     use http::StatusCode;
@@ -139,7 +141,7 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(20)).await;
             answer
         };
-        let response = patiently(None, Box::pin(answer), waiting(), failed).await.unwrap();
+        let response = patiently(None, Box::pin(answer), &waiting(), &failed).await.unwrap();
         assert!(is_event_stream(response.headers()));
         let status = response.status();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
@@ -183,7 +185,8 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(14)).await;
             Ok(json(StatusCode::OK, "{\n}".into()))
         };
-        let response = patiently(None, Box::pin(answer), waiting(), Arc::new(|_| {})).await.unwrap();
+        let failed: Failed = Arc::new(|_| {});
+        let response = patiently(None, Box::pin(answer), &waiting(), &failed).await.unwrap();
         assert_eq!(essence(response.headers()), "application/json");
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "{\n}");
     }

@@ -138,7 +138,7 @@ impl Exchange {
         let deadline = (!admitted.endless).then_some(deadline);
         let asking = Box::pin(self.ask(work, deadline.is_none()));
         let answer = if admitted.slow && takes_events {
-            commit::patiently(deadline, asking, admitted.waiting.clone(), Arc::clone(&self.failed)).await
+            commit::patiently(deadline, asking, &admitted.waiting, &self.failed).await
         } else {
             commit::until(deadline, asking).await
         };

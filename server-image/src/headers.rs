@@ -145,8 +145,14 @@ fn is_scheme(value: &HeaderValue) -> bool {
 /// backend reads a list of them whatever a client has told the proxy.
 fn forwarded_for(client: &HeaderMap, seen: &Seen) -> Vec<u8> {
     let peer = seen.peer.to_canonical().to_string();
-    let values = client.get_all(FORWARDED_FOR).iter().filter(|_| seen.proxied);
-    let hops = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    if !seen.proxied {
+        return peer.into_bytes();
+    }
+    let hops = client
+        .get_all(FORWARDED_FOR)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+        .map(<[u8]>::trim_ascii);
     let legal = |hop: &&[u8]| (1..=HOP).contains(&hop.len()) && hop.iter().all(u8::is_ascii_graphic);
     let mut way: Vec<&[u8]> = iter::once(peer.as_bytes()).chain(hops.filter(legal).rev().take(HOPS)).collect();
     way.reverse();
