@@ -2,6 +2,7 @@
 //! and copies nothing: what it tells are pieces of the bytes that came.
 
 use std::mem::MaybeUninit;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
@@ -45,8 +46,19 @@ pub struct Head {
     pub headers: HeaderMap,
     /// Where the body ends.
     pub body: Body,
-    /// Whether the server keeps the connection after it (RFC 9112 section 9.3).
-    pub keeps: bool,
+    /// How long the server keeps the connection after it (RFC 9112 section 9.3).
+    pub keeps: Keeps,
+}
+
+/// How long a server keeps a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeps {
+    /// Not at all.
+    Not,
+    /// For a time that it does not tell.
+    Open,
+    /// For so long without a request.
+    For(Duration),
 }
 
 /// Reads a head at the beginning of `bytes` and takes it away; None while it is not whole. Interim answers (1xx) are passed
@@ -80,7 +92,7 @@ fn one(bytes: &mut Bytes) -> Result<Option<Head>, Malformed> {
     }
     let current = answer.version == Some(1);
     let (body, framed) = Body::of(status, &mut headers)?;
-    let keeps = current && framed && !closes(&headers);
+    let keeps = if current && framed { Keeps::of(&headers) } else { Keeps::Not };
     drop(bytes.split_to(length));
     Ok(Some(Head { status, headers, body, keeps }))
 }
@@ -88,9 +100,26 @@ fn one(bytes: &mut Bytes) -> Result<Option<Head>, Malformed> {
 /// Headers that are added on the way to the client.
 const ROOM: usize = 4;
 
-fn closes(headers: &HeaderMap) -> bool {
-    let lists = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    lists.flat_map(|list| list.split(',')).any(|option| option.trim().eq_ignore_ascii_case("close"))
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+
+impl Keeps {
+    /// What the headers say, `Keep-Alive` among them (RFC 2068 section 19.7.1.1).
+    fn of(headers: &HeaderMap) -> Self {
+        if options(headers, &CONNECTION).any(|option| option.eq_ignore_ascii_case("close")) {
+            return Self::Not;
+        }
+        let timeout = |option: &str| {
+            let (name, seconds) = option.split_once('=')?;
+            name.trim_end().eq_ignore_ascii_case("timeout").then(|| seconds.trim_start().parse().ok())?
+        };
+        options(headers, &KEEP_ALIVE).find_map(timeout).map_or(Self::Open, |told| Self::For(Duration::from_secs(told)))
+    }
+}
+
+/// The parts of a list.
+fn options<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+    let lists = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    lists.flat_map(|list| list.split(',')).map(str::trim)
 }
 
 /// A body that is being read.
@@ -243,7 +272,7 @@ mod tests {
             status: status.as_u16(),
             body: data,
             ended: body.has_ended(),
-            keeps,
+            keeps: keeps != Keeps::Not,
             rest: rest.to_vec(),
         }))
     }
@@ -296,6 +325,26 @@ mod tests {
             let read = whole(text).unwrap().unwrap();
             let found = (read.body.as_slice(), read.ended, read.keeps, read.rest.as_slice());
             assert_eq!(found, (body.as_bytes(), ended, keeps, rest.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn how_long_a_connection_is_kept_is_heard() {
+        let told = |seconds| Keeps::For(Duration::from_secs(seconds));
+        let cases = [
+            ("", Keeps::Open),
+            ("Connection: keep-alive\r\n", Keeps::Open),
+            ("Connection: keep-alive\r\nKeep-Alive: timeout=5\r\n", told(5)),
+            ("Keep-Alive: max=100, Timeout = 1\r\n", told(1)),
+            ("Keep-Alive: max=100\r\nKeep-Alive: timeout=0\r\n", told(0)),
+            ("Keep-Alive: timeout=\r\n", Keeps::Open),
+            ("Keep-Alive: timeout=-1\r\n", Keeps::Open),
+            ("Keep-Alive: 5\r\n", Keeps::Open),
+            ("Keep-Alive: timeout=5\r\nConnection: close\r\n", Keeps::Not),
+        ];
+        for (lines, keeps) in cases {
+            let mut bytes = Bytes::from(format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{lines}\r\n"));
+            assert_eq!(head(&mut bytes).unwrap().unwrap().keeps, keeps, "{lines:?}");
         }
     }
 

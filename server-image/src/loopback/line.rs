@@ -3,10 +3,12 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Bytes, BytesMut};
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
 use tokio::net::TcpStream;
 
@@ -126,12 +128,19 @@ impl Line {
         Poll::Ready(Ok(count > 0))
     }
 
-    /// Whether it can serve another exchange: everything was sent and read, and the server has said nothing since, nor
+    /// Whether it could serve another exchange: everything was sent and read, and the server has said nothing since, nor
     /// closed it.
     pub fn is_ready(&mut self) -> bool {
         !self.fails
             && self.has_sent()
             && self.rest.is_empty()
             && self.poll_read(&mut Context::from_waker(Waker::noop())).is_pending()
+    }
+
+    /// Whether nothing has come, not even the end. It asks the kernel: what the runtime knows may be older than the last call
+    /// that it was busy with.
+    pub fn is_silent(&self) -> bool {
+        let peeked = SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()]);
+        peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 }

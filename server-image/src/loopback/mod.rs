@@ -23,7 +23,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::wire::limits::WireLimits;
-use answer::{Head, Next};
+use answer::{Head, Keeps, Next};
 use idle::Idle;
 use line::Line;
 
@@ -68,8 +68,14 @@ impl Loopback {
         while let Some(mut line) = self.idle.take() {
             match line.exchange(message).await {
                 Ok(head) => return Ok(self.answer(head, line)),
-                Err((_, false)) => {} // it was closed while nobody looked
-                Err((broken, true)) => return Err(Failure::Broken(broken)),
+                Err((broken, begun)) => {
+                    if !matches!(broken, Broken::Malformed(_)) {
+                        self.idle.closed_early();
+                    }
+                    if begun {
+                        return Err(Failure::Broken(broken));
+                    }
+                }
             }
         }
         // On the heap: most exchanges have no need of it.
@@ -106,8 +112,8 @@ impl Loopback {
 pub struct FromBackend {
     body: answer::Body,
     line: Option<Line>,
-    /// Whether the connection may serve another exchange.
-    keeps: bool,
+    /// How long the connection may wait for another exchange.
+    keeps: Keeps,
     idle: Arc<Idle>,
 }
 
@@ -116,10 +122,9 @@ impl FromBackend {
     fn end_if_it_has(&mut self) {
         if self.body.has_ended()
             && let Some(mut line) = self.line.take()
-            && self.keeps
             && line.is_ready()
         {
-            self.idle.put(line);
+            self.idle.put(line, self.keeps);
         }
     }
 
@@ -169,14 +174,19 @@ impl HttpBody for FromBackend {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::sync::Mutex;
+
     use http::Method;
     use http::uri::PathAndQuery;
     use http_body_util::{BodyExt as _, Collected};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
-    use tokio::sync::mpsc;
+    use tokio::sync::{Notify, mpsc};
+    use tokio_util::task::TaskTracker;
 
     use super::*;
+    use crate::tests::{eventually, pass};
 
     /// What happens at the server.
     #[derive(Debug, PartialEq, Eq)]
@@ -360,6 +370,116 @@ mod tests {
         drop(listener);
         let failure = loopback.exchange(&request()).await.err().unwrap();
         assert!(matches!(failure, Failure::Away(_)), "{failure}");
+    }
+
+    #[tokio::test]
+    async fn a_connection_waits_no_longer_than_the_server_says() {
+        let answer = "HTTP/1.1 200 OK\r\nkeep-alive: timeout=1\r\ncontent-length: 2\r\n\r\nok";
+        let (loopback, mut seen) = server(answer, 3).await;
+        assert_eq!(read(&loopback).await, "ok");
+        pass(Duration::from_millis(499)).await;
+        assert_eq!(read(&loopback).await, "ok");
+        pass(Duration::from_millis(500)).await;
+        assert_eq!(read(&loopback).await, "ok");
+        next(&mut seen, &[Seen::Connection, Seen::Request, Seen::Request, Seen::End]).await;
+        next(&mut seen, &[Seen::Connection, Seen::Request]).await;
+    }
+
+    /// What the runtime learns while it does something else comes too late.
+    #[tokio::test]
+    async fn whether_a_connection_is_open_is_asked_just_before_it_is_used() {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let loopback = Loopback::new(listener.local_addr().unwrap().port());
+        let (end, to_end) = std::sync::mpsc::channel::<()>();
+        let (closed, has_closed) = std::sync::mpsc::channel();
+        let server = std::thread::spawn(move || {
+            for _ in 0..2 {
+                let (mut stream, _) = listener.accept().unwrap();
+                assert!(stream.read(&mut [0; 1024]).unwrap() > 0);
+                stream.write_all(KNOWN_LENGTH.as_bytes()).unwrap();
+                to_end.recv().unwrap();
+                drop(stream);
+                closed.send(()).unwrap();
+            }
+        });
+        for _ in 0..2 {
+            assert_eq!(read(&loopback).await, "ok");
+            end.send(()).unwrap();
+            has_closed.recv().unwrap(); // no await: the runtime is not told
+        }
+        server.join().unwrap();
+    }
+
+    /// What a server does with the connection of a request.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Then {
+        /// Answers and keeps it.
+        Keep,
+        /// Answers and closes it, when it is told to go on.
+        Close,
+        /// Closes it.
+        Break,
+    }
+
+    /// A server that does this with one request after another, and tells on which connection each came.
+    async fn fickle(then: &'static [Then], go_on: Arc<Notify>) -> (Loopback, mpsc::UnboundedReceiver<usize>) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let loopback = Loopback::new(listener.local_addr().unwrap().port());
+        let (seen, receiver) = mpsc::unbounded_channel();
+        let then = Arc::new(Mutex::new(then.iter()));
+        let tasks = TaskTracker::new();
+        tasks.clone().spawn(async move {
+            for number in 1.. {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let (seen, then, go_on) = (seen.clone(), Arc::clone(&then), Arc::clone(&go_on));
+                tasks.spawn(async move {
+                    while stream.read(&mut [0; 1024]).await.unwrap_or_default() > 0 {
+                        let then = *then.lock().unwrap().next().unwrap();
+                        if then != Then::Break {
+                            stream.write_all(KNOWN_LENGTH.as_bytes()).await.unwrap();
+                            go_on.notified().await;
+                        }
+                        if then != Then::Keep {
+                            drop(stream);
+                            return seen.send(number).unwrap();
+                        }
+                        seen.send(number).unwrap();
+                    }
+                });
+            }
+        });
+        (loopback, receiver)
+    }
+
+    #[tokio::test]
+    async fn a_server_that_closes_early_is_spared_until_it_keeps_a_connection_again() {
+        use Then::{Break, Close, Keep};
+        // What happens to each request, and the connections; time passes between the lists.
+        type Story = (&'static [Then], [&'static [usize]; 3]);
+        let stories: [Story; 2] = [
+            (&[Close, Close, Keep, Keep, Keep, Keep, Keep], [&[1, 2, 3], &[4, 5], &[6, 6]]),
+            // It had begun, so it is not sent again.
+            (&[Keep, Break, Close, Keep, Keep, Keep, Keep, Keep], [&[1, 1, 2, 3], &[4, 5], &[6, 6]]),
+        ];
+        for (then, connections) in stories {
+            let go_on = Arc::new(Notify::new());
+            let (loopback, mut seen) = fickle(then, Arc::clone(&go_on)).await;
+            let mut then = then.iter();
+            for connections in connections {
+                for connection in connections {
+                    match loopback.exchange(&request()).await {
+                        Ok(answer) => drop(answer.into_body().collect().await.unwrap()),
+                        Err(failure) => assert!(matches!(failure, Failure::Broken(_)), "{failure}"),
+                    }
+                    if *then.next().unwrap() != Break {
+                        go_on.notify_one();
+                    }
+                    assert_eq!(seen.recv().await, Some(*connection), "{connections:?}");
+                }
+                pass(Duration::from_secs(2)).await;
+                eventually("those that waited are closed", || loopback.idle.is_empty()).await;
+            }
+        }
     }
 
     #[tokio::test]
