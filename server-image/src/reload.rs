@@ -66,10 +66,11 @@ pub struct Reloader {
     last: Option<Reading>,
 }
 
-/// Events tell of changes at once; this finds what they missed (a directory that did not exist yet).
-const FALLBACK: Duration = Duration::from_secs(2);
-/// The same for files of one's own: a file that is mounted into a container tells its directory there nothing.
-const LOCAL_FALLBACK: Duration = Duration::from_millis(500);
+/// Events tell of changes at once, where all that is read is watched; this is for what they might miss all the same.
+const WATCHED: Duration = Duration::from_secs(2);
+/// Where a directory does not exist yet or cannot be watched, and for files of one's own: one that is mounted into a
+/// container, or is a link, tells its directory nothing. A change is in force within a second, whatever tells of it.
+const UNWATCHED: Duration = Duration::from_millis(500);
 /// Where there are no events: the kernel counts watchers by user, and many pods of a node run as the same one.
 const POLL: Duration = Duration::from_millis(100);
 
@@ -157,22 +158,23 @@ impl Reloader {
                 None
             }
         };
-        let fallback = match self.sources {
-            Sources::Mounted(_) => FALLBACK,
-            Sources::Local(_) => LOCAL_FALLBACK,
-        };
         let mut under_watch = Vec::new();
         loop {
             let named = self.door.rules().map(|rules| rules.key_secrets.clone()).unwrap_or_default();
+            let mut pause = if matches!(self.sources, Sources::Mounted(_)) { WATCHED } else { UNWATCHED };
             for directory in self.sources.directories(&named) {
                 let Some(watcher) = &mut watcher else { break };
-                if !under_watch.contains(&directory) && watcher.watch(&directory, RecursiveMode::NonRecursive).is_ok() {
-                    under_watch.push(directory);
+                if under_watch.contains(&directory) {
+                    continue;
+                }
+                match watcher.watch(&directory, RecursiveMode::NonRecursive) {
+                    Ok(()) => under_watch.push(directory),
+                    Err(_) => pause = UNWATCHED,
                 }
             }
             self.reload();
             if watcher.is_some() {
-                let _ = tokio::time::timeout(fallback, changes.recv()).await; // either way it is time to look
+                let _ = tokio::time::timeout(pause, changes.recv()).await; // either way it is time to look
             } else {
                 tokio::time::sleep(POLL).await;
             }

@@ -152,3 +152,22 @@ async fn anonymous_access_can_be_closed_under_an_open_stream() {
     front.config.swap(&[("config.json", &config.to_string())]);
     assert_eq!(next(&mut stream).await, None);
 }
+
+/// A directory that is not there yet tells of nothing, and is looked for often enough. Once it is watched, it tells at once.
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_watched_comes_into_force_within_a_second() {
+    let mut config = http_config(9);
+    config["security"]["keySecrets"] = json!(["one", "two", "three"]);
+    let front = Front::new(&config);
+    front.watch();
+    for (number, name) in (2..).zip(["one", "two", "three"]) {
+        tokio::time::sleep(Duration::from_millis(777)).await; // wherever its round is
+        let directory = front.secrets.path().join(name);
+        std::fs::create_dir(&directory).unwrap();
+        std::fs::write(directory.join("ci"), format!("{name}-0b6f4d5e-8f0e-4f43-9e58-1b6a3f4c2d10")).unwrap();
+        let begin = clock::instant();
+        eventually("the key", || front.door.keys().len() == number).await;
+        let lag = clock::instant() - begin;
+        assert!(lag < Duration::from_secs(1), "{name} after {lag:?}");
+    }
+}

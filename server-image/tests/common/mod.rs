@@ -13,6 +13,9 @@ pub struct Running {
     passed: Vec<serde_json::Value>,
 }
 
+/// A process that says nothing for so long will not say what a test waits for.
+const SILENCE: Duration = Duration::from_secs(120);
+
 /// A log that is taken from its process as it comes, whoever reads it and when: in a full pipe the process would wait.
 pub struct Log {
     pieces: Receiver<Vec<u8>>,
@@ -35,12 +38,12 @@ impl Log {
 impl Read for Log {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self.piece.read(into)? {
-            0 => match self.pieces.recv() {
+            0 => match self.pieces.recv_timeout(SILENCE) {
                 Ok(piece) => {
                     self.piece = io::Cursor::new(piece);
                     self.piece.read(into)
                 }
-                Err(_) => Ok(0), // the process has ended
+                Err(_) => Ok(0), // the process has ended, or says no more
             },
             length => Ok(length),
         }
