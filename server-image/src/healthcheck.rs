@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, StatusCode};
+use http::{Request, StatusCode, Uri};
 use http_body_util::Full;
 
 use crate::cli::Healthcheck;
@@ -22,11 +22,19 @@ pub async fn run(arguments: &Healthcheck) -> anyhow::Result<ExitCode> {
     let (said, code) = match ask(&url).await {
         Ok(StatusCode::OK) => ("ready".to_owned(), ExitCode::SUCCESS),
         Ok(StatusCode::SERVICE_UNAVAILABLE) => ("not ready".to_owned(), ExitCode::FAILURE),
-        Ok(status) => (format!("not ready: {url} answered {status}"), ExitCode::FAILURE),
-        Err(error) => (format!("not reachable: {url}: {error}"), ExitCode::FAILURE),
+        Ok(status) => (format!("not ready: {} answered {status}", told(&url)), ExitCode::FAILURE),
+        Err(error) => (format!("not reachable: {}: {error}", told(&url)), ExitCode::FAILURE),
     };
     writeln!(std::io::stdout(), "{said}")?;
     Ok(code)
+}
+
+/// A URL without credentials: user and query are left out, and what is no URL may be anything.
+fn told(url: &str) -> String {
+    let uri = url.parse::<Uri>().unwrap_or_default();
+    let (Some(scheme), Some(host)) = (uri.scheme(), uri.host()) else { return "the URL".to_owned() };
+    let port = uri.port().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{scheme}://{host}{port}{}", uri.path())
 }
 
 async fn ask(url: &str) -> Result<StatusCode, String> {

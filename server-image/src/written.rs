@@ -7,6 +7,7 @@ use std::fmt;
 
 use mooring_contract::Config;
 use mooring_contract::config::{VERSION, check_version};
+use mooring_contract::document;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
@@ -33,10 +34,7 @@ pub fn understand(bytes: &[u8]) -> Result<Config, String> {
     check_version(version).map_err(|error| error.to_string())?;
     // The operator's files may be newer than this build; a person's field that is not read is a mistake.
     shape::check(&document, version > VERSION).map_err(|error| error.to_string())?;
-    serde_path_to_error::deserialize(document).map_err(|error| match error.path().to_string().as_str() {
-        "." => error.inner().to_string(), // the whole file
-        path => format!("{path}: {}", error.inner()),
-    })
+    document::understand(document::Document(document)).map_err(|error| error.to_string())
 }
 
 /// JSON is hardly ever no YAML; where it is meant, its own reader tells better what is wrong.
@@ -68,10 +66,22 @@ fn documents(text: &str) -> Result<Vec<Value>, String> {
 fn of_yaml(error: &serde_saphyr::Error) -> String {
     match error.without_snippet() {
         serde_saphyr::Error::DuplicateMappingKey { key: Some(key), location } => {
-            format!("{key} is there twice at line {} column {}", location.line(), location.column())
+            format!("{} at line {} column {}", twice(key), location.line(), location.column())
+        }
+        serde_saphyr::Error::NonFiniteFloat { location, .. } => {
+            format!("a number must be finite at line {} column {}", location.line(), location.column())
         }
         error => format!("it is no YAML: {error}"),
     }
+}
+
+fn twice(key: &str) -> String {
+    format!("{} is there twice", if is_name(key) { key } else { "a field" })
+}
+
+/// Whether a key is the name of a field; anything else may be a value, with a secret, that lacks its colon or its quotes.
+fn is_name(key: &str) -> bool {
+    key.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
 /// A value of which no object has a key twice.
@@ -132,7 +142,7 @@ impl<'de> Deserialize<'de> for Document {
                 let mut values = Map::new();
                 while let Some(key) = entries.next_key::<String>()? {
                     if values.contains_key(&key) {
-                        return Err(A::Error::custom(format_args!("{key} is there twice")));
+                        return Err(A::Error::custom(twice(&key)));
                     }
                     let Document(value) = entries.next_value()?;
                     values.insert(key, value);
@@ -203,6 +213,7 @@ source:
         ("{", "it is no YAML"),
         ("{\"server\": {\"name\": \"a\"} \"source\": 1}", "it is no JSON: expected `,` or `}` at line 1 column 26"),
         ("a: [", "it is no YAML"),
+        ("a: .inf", "a number must be finite at line 1 column 4"),
         ("- a", "it is no list and no text, but fields: write at least server and source"),
         ("a", "it is no list and no text, but fields"),
         ("server: {name: a}", "source is missing: write `source: {tools: [...]}`"),
@@ -287,6 +298,7 @@ source:
             "{url: 'http://a', headers: [{name: A, value: s3cret, extra: 1}]}",
             ".headers[0].extra: there is no such field",
         ),
+        ("{url: 'http://a', headers: [{name: A, 'value:s3cret': }]}", ".headers[0]: the name of a field there is none"),
         ("{url: 'http://a', headers: [{value: s3cret}]}", ".headers[0].name: it is missing"),
         (
             "{url: 'http://a', headers: [{name: A, value: [s3cret]}]}",
@@ -309,6 +321,45 @@ source:
             assert!(!error.contains("s3cret"), "{error}");
         }
         assert!(understand(b"version: 2\nserver: {name: a}\nsource: {tools: []}\nlater: 1").is_ok());
+    }
+
+    /// Whatever is amiss with the text: each character left out, and each character replaced.
+    #[test]
+    fn no_error_has_a_value() {
+        let yaml = "
+server: {name: weather}
+source:
+  tools:
+    - name: forecast
+      http:
+        url: 'http://localhost:8000/'
+        headers:
+          - {name: authorization, value: \"Bearer s3cr3t\"}
+          - name: x-other
+            value: s3cr3t
+          - name: x-long
+            value: >
+              s3cr3t
+";
+        let json = r#"{"server": {"name": "weather"}, "source": {"tools": [{"name": "forecast", "http": {
+            "url": "http://localhost:8000/", "headers": [{"name": "authorization", "value": "s3cr3t"}]}}]}}"#;
+        let others = [
+            "", "\n", "\t", ":", ": ", "[", "]", "{", "}", "'", "\"", "&", "*", "!", "|", "%", "@", "\\", "#", "? ",
+            "- ",
+        ];
+        let mut told = 0;
+        for text in [yaml, json] {
+            assert!(understand(text.as_bytes()).is_ok());
+            for (place, _) in text.char_indices() {
+                let (before, after) = (&text[..place], &text[place + 1..]);
+                for other in others {
+                    let Err(error) = understand(format!("{before}{other}{after}").as_bytes()) else { continue };
+                    told += 1;
+                    assert!(!error.contains("s3cr"), "{before}{other}{after}: {error}");
+                }
+            }
+        }
+        assert!(told > 1000, "{told}");
     }
 
     /// YAML 1.2: what its predecessor took for a switch or a number is a text.

@@ -540,6 +540,49 @@ source: {tools: [{name: here, http: {url: 'http://127.0.0.1:9/'}}]}
         let (code, said) = check(&url);
         assert!(code == 1 && said.starts_with("not reachable: http://127.0.0.1:"), "{said}");
         assert_eq!(check("no url").0, 1);
+        // Neither of a server that answers otherwise, nor of one that is away, nor of what is no URL.
+        let other = listening(folder.serve(&[]));
+        for authority in [other.1.as_str(), &address, "127.0.0.1:x", ""] {
+            let (code, said) = check(&format!("http://user:s3cr3t@{authority}/x?token=s3cr3t"));
+            assert!(code == 1 && said.starts_with("not re") && !said.contains("s3cr3t"), "{said}");
+        }
+    }
+
+    /// At the start and at a change; each has the secret where another thing belongs.
+    #[test]
+    fn no_secret_of_a_file_is_told() {
+        const SECRET: &str = "s3cr3t-98765";
+        let tool = |rest: &str| {
+            format!(
+                "server: {{name: weather}}\nsource:\n  tools:\n    - name: here\n      http:\n        url: http://127.0.0.1:9/\n{rest}"
+            )
+        };
+        let faults = [
+            tool(&format!("        headers: [\"Authorization: Bearer {SECRET}\"]\n")),
+            tool(&format!("        headers: {{authorization: {SECRET}}}\n")),
+            tool(&format!("        headers: [{{name: 'authorization: {SECRET}', value: x}}]\n")),
+            tool(&format!("        headers: [{{name: authorization, value: \"{SECRET}\u{e9}\"}}]\n")),
+            tool("        headers: [{name: authorization, value: 98765}]\n"),
+            tool(&format!("        headers: [{{name: authorization, value: \"{SECRET}}}]\n")),
+            tool(&format!("        headers:\n        - name: authorization\n         value: {SECRET}\n")),
+            format!("{CONFIG}\nsecurity: {SECRET}\n"),
+            CONFIG.replace("http://", &format!("http://user:{SECRET}@")),
+            CONFIG.replace("http://", &format!("{SECRET}://")),
+            SECRET.to_owned(),
+            format!("{{\"server\": \"{SECRET}\", {SECRET}}}"),
+        ];
+        let hidden = |said: &str| !said.contains("s3cr3t") && !said.contains("98765");
+        let folder = Folder::new(CONFIG);
+        let mut command = folder.serve(&[]);
+        command.env("MOORING_API_KEY", KEY);
+        let (mut running, _address) = listening(command);
+        for fault in faults {
+            folder.write("weather.yaml", &fault);
+            let said = refused(folder.serve(&[])).replace(folder.0.path().to_str().unwrap(), "");
+            assert!(hidden(&said) && said.contains("weather.yaml: "), "{fault}: {said}");
+            let said = running.line("refused")["error"].as_str().unwrap().to_owned();
+            assert!(hidden(&said.replace(folder.0.path().to_str().unwrap(), "")), "{fault}: {said}");
+        }
     }
 
     /// The compose file as it is written, but for the place of the program and of the mounted folder.

@@ -19,6 +19,7 @@ pub use self::sessions::{SessionMode, Sessions};
 pub use self::tool::{
     HeaderValue, Override, Overrides, Schema, ServedOver, Tool, ToolHeader, ToolRequest, no_arguments,
 };
+use crate::document::{Document, Misfit, understand};
 
 /// The version that this build writes.
 pub const VERSION: u32 = 1;
@@ -186,9 +187,12 @@ impl Transport {
 /// Why a config file is refused. The file in force stays in force.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// Not the JSON that this version understands.
+    /// No JSON.
     #[error("the config file is not understood: {0}")]
-    Format(#[from] serde_json::Error),
+    Syntax(#[from] serde_json::Error),
+    /// Not what this version understands.
+    #[error("the config file is not understood: {0}")]
+    Format(#[from] Misfit),
     /// Too old or too new.
     #[error(
         "the config file has version {found}; this front door reads {oldest} to {newest}: use a front-door image nearer to the operator's version"
@@ -211,9 +215,10 @@ impl Config {
             #[serde(default = "this_version")]
             version: u32,
         }
-        let Versioned { version } = serde_json::from_slice(bytes)?;
+        let document: serde_json::Value = serde_json::from_slice(bytes)?; // its errors have a place and no value
+        let Versioned { version } = understand(Document(document.clone()))?;
         check_version(version)?;
-        Ok(serde_json::from_slice(bytes)?)
+        Ok(understand(Document(document))?)
     }
 
     /// The file's text: deterministic, so that the same spec gives the same bytes.

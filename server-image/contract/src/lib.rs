@@ -3,6 +3,7 @@
 //! no file, socket, clock or randomness.
 
 pub mod config;
+pub mod document;
 pub mod door_status;
 pub mod invalid;
 pub mod key;

@@ -371,7 +371,12 @@ async fn a_wrong_declaration_is_told_and_never_served() {
         ("inputSchema/type", json!("array"), "inputSchema", object),
         ("inputSchema/properties/city", json!({"type": 7}), "inputSchema", ""),
         ("inputSchema/properties/city/x-mcp-header", json!("two words"), "inputSchema", "the x-mcp-header of city"),
-        ("http/headers", json!([{"name": "a b", "value": "x"}]), "http.headers", "\"a b\" is no header name"),
+        (
+            "http/headers",
+            json!([{"name": "a b", "value": "x"}]),
+            "http.headers",
+            "the name of header 1 is no header name",
+        ),
         ("http/headers", json!([{"name": "Host", "value": "x"}]), "http.headers", "the header Host is set by"),
         ("http/headers", json!([{"name": "a", "value": "x\ny"}]), "http.headers", "the value of the header a must"),
         (

@@ -292,7 +292,7 @@ fn compile_headers(list: &[ToolHeader], environment: Environment<'_>) -> Result<
     let mut unset = None;
     for header in list {
         let name = HeaderName::try_from(header.name.as_str())
-            .map_err(|_| format!("http.headers: {:?} is no header name", header.name))?;
+            .map_err(|_| "http.headers: a name is no header name".to_owned())?;
         let value = match &header.value {
             Setting::Value(value) => value.clone(),
             Setting::Env(variable) => {

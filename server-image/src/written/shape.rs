@@ -175,6 +175,10 @@ fn check_fields(lists: &[&[Field]], values: &Map<String, Value>, place: &str, ne
         match fields().find(|Field(known, ..)| known == name) {
             Some(Field(_, _, shape)) => shape.check(value, &within(name), newer)?,
             None if newer => {}
+            None if !super::is_name(name) => {
+                let reason = "the name of a field there is none: write `name: value`, with a space after the colon";
+                return Err(Invalid::new(place, reason));
+            }
             None => return Err(Invalid::new(within(name), unknown(name, fields()))),
         }
     }

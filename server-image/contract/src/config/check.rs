@@ -208,9 +208,12 @@ fn check_headers(headers: &[ToolHeader]) -> Result<(), String> {
         return Err(format!("a request has at most {HEADERS} headers"));
     }
     let mut names = BTreeSet::new();
-    for ToolHeader { name, value } in headers {
+    for (place, ToolHeader { name, value }) in (1..).zip(headers) {
         if !is_token(name) || name.len() > HEADER_NAME {
-            return Err(format!("{name:?} is no header name: write letters, digits and -, at most {HEADER_NAME}"));
+            // It is not told: it may be the whole header, with a secret.
+            return Err(format!(
+                "the name of header {place} is no header name: write letters, digits and -, at most {HEADER_NAME}"
+            ));
         }
         let lower = name.to_ascii_lowercase();
         if OWN_HEADERS.contains(&lower.as_str()) {
