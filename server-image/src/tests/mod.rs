@@ -1,10 +1,10 @@
 //! Tests of the front door as a whole: the pipeline without sockets, and over loopback.
 
+use std::cell::RefCell;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::rc::Rc;
+use std::sync::Once;
 use std::time::Duration;
-
-use tracing::subscriber::DefaultGuard;
 
 mod backend;
 mod disconnects;
@@ -48,18 +48,16 @@ pub async fn pass(time: Duration) {
     tokio::time::resume();
 }
 
-/// What this thread logs until it is dropped, as the process would write it, but for the time.
-pub struct Log {
-    written: Arc<Written>,
-    _until: DefaultGuard,
+thread_local! {
+    /// What is logged on this thread, where that is wanted.
+    static LOGGED: RefCell<Option<Rc<RefCell<Vec<u8>>>>> = const { RefCell::new(None) };
 }
 
-#[derive(Default)]
-struct Written(Mutex<Vec<u8>>);
+struct Logged;
 
-impl io::Write for &Written {
+impl io::Write for Logged {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
+        LOGGED.with_borrow(|logged| logged.iter().for_each(|logged| logged.borrow_mut().extend_from_slice(bytes)));
         Ok(bytes.len())
     }
 
@@ -68,17 +66,33 @@ impl io::Write for &Written {
     }
 }
 
+/// What this thread logs until it is dropped, as the process would write it, but for the time.
+pub struct Log(Rc<RefCell<Vec<u8>>>);
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        LOGGED.set(None);
+    }
+}
+
 impl Log {
     pub fn new() -> Self {
-        let written = Arc::<Written>::default();
-        let json = tracing_subscriber::fmt().with_writer(Arc::clone(&written)).json().flatten_event(true);
-        let subscriber = json.with_current_span(false).with_span_list(false).without_time().finish();
-        Self { written, _until: tracing::subscriber::set_default(subscriber) }
+        // One subscriber for all threads: with one of a thread's own, a line that another thread is the first to write is
+        // taken to be wanted by nobody.
+        static STARTED: Once = Once::new();
+        STARTED.call_once(|| {
+            let json = tracing_subscriber::fmt().with_writer(|| Logged).json().flatten_event(true);
+            json.with_current_span(false).with_span_list(false).without_time().init();
+            tracing::callsite::rebuild_interest_cache();
+        });
+        let logged = Rc::default();
+        LOGGED.set(Some(Rc::clone(&logged)));
+        Self(logged)
     }
 
     /// The lines that have this message.
     pub fn lines(&self, message: &str) -> Vec<serde_json::Value> {
-        let text = String::from_utf8(self.written.0.lock().unwrap().clone()).unwrap();
+        let text = String::from_utf8(self.0.borrow().clone()).unwrap();
         let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
         lines.filter(|line| line["message"] == message).collect()
     }
