@@ -6,9 +6,9 @@ use bytes::Bytes;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::super::backend::{Backend, feed};
-use super::super::eventually;
+use super::super::backend::{Backend, endless, feed};
 use super::super::front::{Front, http_config};
+use super::super::{Log, eventually};
 use super::{Client, INITIALIZE, INITIALIZED, streamable};
 use crate::body::full;
 use crate::commit::event_stream;
@@ -102,6 +102,30 @@ async fn a_stream_that_ends_early_is_resumed() {
     let mut client = Client::open(&front).await;
     let answer = client.ask(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}"#).await;
     assert_eq!(answer, json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
+}
+
+/// Each call is answered on the client's stream, and has no status by which it could be told.
+#[tokio::test]
+async fn a_call_that_is_too_slow_is_counted_and_logged_once() {
+    for (place, code) in [("head", 504), ("stream", -32603), ("resumed stream", -32603)] {
+        let backend = Backend::start(move |request| async move {
+            match (place, request.method()) {
+                ("head", _) => std::future::pending().await,
+                ("resumed stream", &Method::POST) => event_stream(full("id: e-1\nretry: 5\ndata: \n\n")),
+                _ => endless(": nothing\n\n"),
+            }
+        })
+        .await;
+        let mut config = http_config(backend.port);
+        config["limits"]["callTimeoutMs"] = 1000.into();
+        let (log, front) = (Log::new(), Front::new(&config));
+        let mut client = Client::open(&front).await;
+        let answer = client.ask(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}"#).await;
+        assert_eq!(answer["error"]["code"], code, "{place}: {answer}");
+        assert_eq!(front.backend_errors(), ["{reason=\"backend_slow\"} 1"], "{place}");
+        let lines = log.lines("a request failed after its answer had begun");
+        assert_eq!((lines.len(), &lines[0]["refusal"]), (1, &"backend_slow".into()), "{place}: {lines:?}");
+    }
 }
 
 #[tokio::test]
