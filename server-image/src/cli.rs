@@ -3,18 +3,24 @@
 //!
 //! In a pod the configuration is a set of mounted directories; anywhere else it is one file.
 
+use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::NonEmptyStringValueParser as NonEmpty;
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use mooring_contract::{config, mount, pod, port};
+use clap::builder::{FalseyValueParser, NonEmptyStringValueParser as NonEmpty, Resettable};
+use clap::parser::ValueSource;
+use clap::{
+    Arg, ArgAction, ArgGroup, ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
+};
+use mooring_contract::{Network, config, mount, pod, port};
+use tracing_subscriber::EnvFilter;
 
 use crate::log::Format;
 use crate::rules::Surroundings;
 use crate::session::pod::{Pod, Uid};
 use crate::sources::{Local, Mounts, Sources};
+use crate::{host, origin};
 
 /// The front door of an MCP server.
 #[derive(Debug, Parser)]
@@ -66,15 +72,15 @@ pub struct Serve {
     pub port: Option<u16>,
     /// Name that is accepted as Host besides those of the configuration: name, name:port or name:*. Repeatable, or
     /// separated by commas.
-    #[arg(long = "allowed-host", env = "MOORING_ALLOWED_HOSTS", value_name = "HOST", value_delimiter = ',')]
+    #[arg(long = "allowed-host", env = "MOORING_ALLOWED_HOSTS", value_name = "HOST", value_delimiter = ',', value_parser = host)]
     pub allowed_hosts: Vec<String>,
     /// Origin whose pages may call besides those of the configuration: scheme://host, or * for any. Repeatable, or
     /// separated by commas.
-    #[arg(long = "allowed-origin", env = "MOORING_ALLOWED_ORIGINS", value_name = "ORIGIN", value_delimiter = ',')]
+    #[arg(long = "allowed-origin", env = "MOORING_ALLOWED_ORIGINS", value_name = "ORIGIN", value_delimiter = ',', value_parser = origin)]
     pub allowed_origins: Vec<String>,
     /// Address or network (10.244.0.0/16) of proxies whose X-Forwarded-For, -Proto and -Host are believed besides those of
     /// the configuration. Repeatable, or separated by commas.
-    #[arg(long = "trusted-proxy", env = "MOORING_TRUSTED_PROXIES", value_name = "ADDRESS|CIDR", value_delimiter = ',')]
+    #[arg(long = "trusted-proxy", env = "MOORING_TRUSTED_PROXIES", value_name = "ADDRESS|CIDR", value_delimiter = ',', value_parser = proxy)]
     pub trusted_proxies: Vec<String>,
     /// Keys that may call: a directory with a file for each, or one file. Each is a text of at least 32 printable
     /// characters, or a hashed record. One more may stand in the variable MOORING_API_KEY.
@@ -85,7 +91,7 @@ pub struct Serve {
     #[arg(long, alias = "drain-seconds", env = "MOORING_SHUTDOWN_TIMEOUT", value_name = "SECONDS", value_parser = seconds)]
     pub shutdown_timeout: Option<Duration>,
     /// Serve in a pod: listen on every address, log JSON.
-    #[arg(long, env = "MOORING_KUBERNETES")]
+    #[arg(long, env = "MOORING_KUBERNETES", value_parser = FalseyValueParser::new())]
     pub kubernetes: bool,
     /// In a pod: directory with config.json.
     #[arg(long, env = "MOORING_CONFIG_DIR")]
@@ -124,7 +130,7 @@ pub struct Serve {
     #[arg(long, env = "MOORING_LOG_FORMAT")]
     pub log_format: Option<Format>,
     /// Log level, or a filter like mooring_server=debug.
-    #[arg(long, env = "MOORING_LOG", default_value = "info")]
+    #[arg(long, env = "MOORING_LOG", default_value = LEVEL, value_parser = level)]
     pub log_level: String,
 }
 
@@ -144,6 +150,10 @@ pub struct Healthcheck {
 
 /// Port of a server outside of Kubernetes.
 const LOCAL_PORT: u16 = 8080;
+/// What says no to a switch, as the parser of switches has it.
+const NO: [&str; 6] = ["n", "no", "f", "false", "off", "0"];
+/// Default of `--log-level`.
+const LEVEL: &str = "info";
 /// Default of `--shutdown-timeout` outside of Kubernetes.
 const LOCAL_SHUTDOWN: Duration = Duration::from_secs(30);
 /// Default of `--linger-seconds` in a pod: ingresses lag.
@@ -165,9 +175,82 @@ fn seconds(text: &str) -> Result<Duration, String> {
     seconds.ok_or_else(|| "write a number of seconds".to_owned())
 }
 
+/// Part of a list; an empty part is none.
+fn part(text: &str, wrong: impl Fn(&str) -> Option<String>) -> Result<String, String> {
+    let text = text.trim();
+    let wrong = if text.is_empty() { None } else { wrong(text) };
+    wrong.map_or_else(|| Ok(text.to_owned()), Err)
+}
+
+fn host(text: &str) -> Result<String, String> {
+    part(text, |text| host::check_allowed(text).err())
+}
+
+fn origin(text: &str) -> Result<String, String> {
+    part(text, |text| origin::canonical(text).err())
+}
+
+fn proxy(text: &str) -> Result<String, String> {
+    part(text, |text| text.parse::<Network>().err().map(|error| error.to_string()))
+}
+
+/// A level, or a filter. A word alone that is no level would be a filter for a part of that name, and all else were silent.
+fn level(text: &str) -> Result<String, String> {
+    const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+    if text.trim().is_empty() {
+        return Ok(LEVEL.to_owned());
+    }
+    let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+    let words = text.split(',').map(str::trim).filter(|word| !word.is_empty() && !word.contains(['=', '[']));
+    if let Some(wrong) = words.into_iter().find(|word| !is_level(word)) {
+        return Err(format!(
+            "there is no level {wrong:?}: write {}, or a filter like mooring_server=debug",
+            LEVELS.join(", ")
+        ));
+    }
+    EnvFilter::try_new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
 /// An empty variable is no list with one empty entry.
 fn list(values: &[String]) -> Vec<String> {
     values.iter().map(|value| value.trim().to_owned()).filter(|value| !value.is_empty()).collect()
+}
+
+impl Cli {
+    /// What the words ask for. A flag wins over variables, also over those of flags that it cannot stand beside; and a
+    /// variable that is empty, or that says no to a switch, counts as none.
+    pub fn read(words: &[OsString], environment: impl Fn(&OsStr) -> Option<OsString>) -> Result<Self, clap::Error> {
+        let said = without(Self::command(), |_, _| true).ignore_errors(true).try_get_matches_from(words).ok();
+        let said = said.as_ref().and_then(|said| said.subcommand()).map(|(_, said)| said);
+        let is_said = |arg: &Arg| said.is_some_and(|said| is_said(said, arg));
+        let counts_for_nothing = |command: &clap::Command, arg: &Arg| {
+            let Some(value) = arg.get_env().and_then(&environment) else { return false };
+            let excludes = |one: &Arg, other: &Arg| {
+                command.get_arg_conflicts_with(one).iter().any(|arg| arg.get_id() == other.get_id())
+            };
+            let no =
+                matches!(arg.get_action(), ArgAction::SetTrue) && NO.iter().any(|no| value.eq_ignore_ascii_case(no));
+            let beaten =
+                || command.get_arguments().any(|flag| is_said(flag) && (excludes(flag, arg) || excludes(arg, flag)));
+            value.is_empty() || no || beaten()
+        };
+        Self::from_arg_matches(&without(Self::command(), counts_for_nothing).try_get_matches_from(words)?)
+    }
+}
+
+fn is_said(said: &ArgMatches, arg: &Arg) -> bool {
+    let id = arg.get_id().as_str();
+    said.try_contains_id(id).is_ok() && said.value_source(id) == Some(ValueSource::CommandLine)
+}
+
+/// The same without the variables of some arguments.
+fn without(command: clap::Command, dropped: impl Fn(&clap::Command, &Arg) -> bool) -> clap::Command {
+    command.mut_subcommands(|subcommand| {
+        let with_variable = subcommand.get_arguments().filter(|arg| arg.get_env().is_some());
+        let ids: Vec<_> =
+            with_variable.filter(|arg| dropped(&subcommand, arg)).map(|arg| arg.get_id().clone()).collect();
+        ids.into_iter().fold(subcommand, |command, id| command.mut_arg(id, |arg| arg.env(Resettable::Reset)))
+    })
 }
 
 impl Serve {
@@ -204,6 +287,13 @@ impl Serve {
             allowed_hosts: list(&self.allowed_hosts),
             allowed_origins: list(&self.allowed_origins),
             trusted_proxies: list(&self.trusted_proxies),
+            listening: match transport {
+                config::ServedOver::Stdio => Vec::new(),
+                config::ServedOver::Http => {
+                    let peers = self.pod().map(|(_, addresses)| addresses);
+                    [Some(self.public()), self.management(), peers].into_iter().flatten().flatten().collect()
+                }
+            },
         }
     }
 
@@ -346,10 +436,35 @@ mod tests {
             (&["--config", "a", "--shutdown-timeout=soon"], "write a number of seconds"),
             (&["--kubernetes", "--keys", "a"], "cannot be used with"),
             (&["--config", "a", "--key", "k"], "unexpected argument"),
+            (
+                &["--config", "a", "--trusted-proxy", "10.0.0.5/8"],
+                "'10.0.0.5/8' for '--trusted-proxy <ADDRESS|CIDR>': 10.0.0.5/8 has bits beyond its prefix",
+            ),
+            (
+                &["--config", "a", "--allowed-host", "a,b:1:*"],
+                "'b:1:*' for '--allowed-host <HOST>': \"b:1:*\" has two ports",
+            ),
+            (&["--config", "a", "--allowed-host", "http://a"], "is neither host, host:port nor host:*"),
+            (&["--config", "a", "--allowed-origin", "app.example.com"], "\"app.example.com\" is no origin"),
+            (
+                &["--config", "a", "--log-level", "verbose"],
+                "there is no level \"verbose\": write error, warn, info, debug, trace, off, or a filter like",
+            ),
+            (&["--config", "a", "--log-level", "info,hyper"], "there is no level \"hyper\""),
+            (&["--config", "a", "--log-level", "mooring_server=loud"], "error parsing level filter"),
         ];
         for (flags, said) in cases {
             let error = serve(flags).expect_err(said);
             assert!(error.contains(said), "{flags:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_level_is_a_word_or_a_filter() {
+        let cases =
+            [("", "info"), ("WARN", "WARN"), ("info,hyper=debug", "info,hyper=debug"), ("a[b]=debug", "a[b]=debug")];
+        for (written, level) in cases {
+            assert_eq!(serve(&["--config", "a", "--log-level", written]).unwrap().log_level, level);
         }
     }
 

@@ -48,16 +48,10 @@ impl HostRules {
             }
             rules.any_port.insert(name.into_owned());
         }
-        for allowed in allowed {
-            let wildcard = allowed.strip_suffix(":*");
-            let (name, port) = entry(wildcard.unwrap_or(allowed))
-                .ok_or_else(|| format!("security.allowedHosts: {allowed:?} is neither host, host:port nor host:*"))?;
-            match (wildcard, port) {
-                (Some(_), None) => drop(rules.any_port.insert(name.into_owned())),
-                (Some(_), Some(_)) => {
-                    return Err(format!("security.allowedHosts: {allowed:?} has two ports"));
-                }
-                (None, port) => drop(rules.exact.insert((name.into_owned().into(), port))),
+        for text in allowed {
+            match self::allowed(text).map_err(|error| format!("security.allowedHosts: {error}"))? {
+                Allowed::AnyPort(name) => drop(rules.any_port.insert(name)),
+                Allowed::Exactly(authority) => drop(rules.exact.insert(authority)),
             }
         }
         Ok(rules)
@@ -78,6 +72,28 @@ impl HostRules {
         names.sort_unstable();
         names
     }
+}
+
+/// What an entry of the second list accepts.
+enum Allowed {
+    AnyPort(String),
+    Exactly(Authority<'static>),
+}
+
+fn allowed(text: &str) -> Result<Allowed, String> {
+    let wildcard = text.strip_suffix(":*");
+    let (name, port) =
+        entry(wildcard.unwrap_or(text)).ok_or_else(|| format!("{text:?} is neither host, host:port nor host:*"))?;
+    match (wildcard, port) {
+        (Some(_), None) => Ok(Allowed::AnyPort(name.into_owned())),
+        (Some(_), Some(_)) => Err(format!("{text:?} has two ports")),
+        (None, port) => Ok(Allowed::Exactly((name.into_owned().into(), port))),
+    }
+}
+
+/// What is wrong with an entry of the second list.
+pub fn check_allowed(text: &str) -> Result<(), String> {
+    allowed(text).map(|_| ())
 }
 
 /// The one authority that a request names, or why it has none: missing, repeated, or in conflict with the request

@@ -18,6 +18,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri};
 use mooring_contract::config;
 
 use crate::body::{Body, empty};
+use crate::host;
 use crate::refusal::Refusal;
 
 const METHODS: &str = "GET, POST, DELETE, OPTIONS";
@@ -96,16 +97,13 @@ impl OriginRules {
     /// Compiles the lists. An origin of `cors` is accepted as if it were in `origins`; an entry that no browser sends is
     /// told in the error.
     pub fn new(origins: &[String], cors: &config::Cors) -> Result<Self, String> {
-        for (field, list) in [("origins", origins), ("cors.origins", &cors.origins)] {
-            if let Some(wrong) = list.iter().find(|origin| *origin != ANY && !is_origin(origin)) {
-                return Err(format!(
-                    "security.{field}: {wrong:?} is no origin: write scheme://host or scheme://host:port as browsers send it, \
-                     in lower case and without path, or * for any"
-                ));
-            }
-        }
-        let accepted = Listed::of(origins.iter().chain(&cors.origins));
-        let readers = Listed::of(if cors.origins.is_empty() { origins } else { &cors.origins }.iter());
+        let canonical = |field: &str, list: &[String]| {
+            let origins: Result<Vec<_>, _> = list.iter().map(|origin| self::canonical(origin)).collect();
+            origins.map_err(|error| format!("security.{field}: {error}"))
+        };
+        let (origins, of_cors) = (canonical("origins", origins)?, canonical("cors.origins", &cors.origins)?);
+        let accepted = Listed::of(origins.iter().chain(&of_cors));
+        let readers = Listed::of(if of_cors.is_empty() { &origins } else { &of_cors }.iter());
         if cors.credentials && matches!(readers, Listed::Any) {
             return Err(
                 "security.cors.credentials: browsers take no credentials with *; write the origins out".to_owned()
@@ -148,12 +146,31 @@ impl OriginRules {
     }
 }
 
+/// An entry as browsers send it, who leave a default port out; or what is wrong with it.
+pub fn canonical(text: &str) -> Result<String, String> {
+    if text != ANY && !is_origin(text) {
+        return Err(format!(
+            "{text:?} is no origin: write scheme://host or scheme://host:port as browsers send it, in lower case and without \
+             path, or * for any"
+        ));
+    }
+    let default = match text.split_once("://") {
+        Some(("https", _)) => ":443",
+        Some(("http", _)) => ":80",
+        _ => return Ok(text.to_owned()),
+    };
+    Ok(text.strip_suffix(default).unwrap_or(text).to_owned())
+}
+
 /// Whether a browser could send this: an origin is scheme, host and port, serialised in lower case (RFC 6454 section 6.1).
 fn is_origin(text: &str) -> bool {
     let authority = text.split_once("://").filter(|(scheme, _)| !scheme.is_empty()).map(|(_, authority)| authority);
     let plain = |authority: &str| !authority.is_empty() && !authority.contains(['/', '?', '#', '@', '*']);
     let lower = !text.bytes().any(|byte| byte.is_ascii_uppercase());
-    authority.is_some_and(plain) && lower && text.parse::<Uri>().is_ok()
+    let is_authority = |authority: &str| HeaderValue::try_from(authority).is_ok_and(|value| host::is_authority(&value));
+    authority.is_some_and(|authority| plain(authority) && is_authority(authority))
+        && lower
+        && text.parse::<Uri>().is_ok()
 }
 
 /// The headers that must be there and the owner's own, each once.
@@ -298,6 +315,31 @@ mod tests {
         cors.finish(response.headers_mut());
         let lines = response.headers().iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()));
         std::iter::once(response.status().to_string()).chain(lines).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn origins_are_as_browsers_send_them() {
+        for (written, sent) in [
+            ("https://a.example:443", "https://a.example"),
+            ("http://[::1]:80", "http://[::1]"),
+            ("https://a.example:80", "https://a.example:80"),
+            ("https://a.example:8443", "https://a.example:8443"),
+            ("app://a:443", "app://a:443"),
+            ("*", "*"),
+        ] {
+            assert_eq!(canonical(written).unwrap(), sent);
+        }
+        for wrong in
+            ["a.example", "https://a/", "https://A", "https://a:", "https://a:x", "https://a:65536", "https://a b"]
+        {
+            let error = canonical(wrong).expect_err(wrong);
+            assert!(error.contains("is no origin: write scheme://host"), "{error}");
+        }
+        let listed = rules(&["https://a.example:443"], json!({"origins": ["http://b.example:80"]})).unwrap();
+        assert_eq!(
+            (listed.accepted(), listed.readers()),
+            (vec!["http://b.example", "https://a.example"], vec!["http://b.example"])
+        );
     }
 
     #[test]

@@ -61,7 +61,9 @@ pub fn print(rules: &Rules, keys: &KeySet, transport: ServedOver) {
         "enforcing"
     );
     if rules.anonymous {
-        tracing::warn!("this server is open: auth.anonymous lets everybody call it without a key");
+        tracing::warn!(
+            "this server is open: security.anonymous (auth.anonymous of an McpServer) lets everybody call it without a key"
+        );
     } else if keys.len() == 0 {
         tracing::warn!("there are no keys: nobody can call this server");
     }

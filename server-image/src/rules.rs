@@ -1,6 +1,7 @@
 //! One configuration, compiled: what each step asks, in the form in which it asks it. A configuration that does not
 //! compile never comes into force.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use mooring_contract::config::{self, Identity, ServedOver, SessionMode, Source, 
 
 use crate::clients::Clients;
 use crate::host::HostRules;
+use crate::loopback::LOOPBACK;
 use crate::origin::OriginRules;
 use crate::proxies::TrustedProxies;
 use crate::relay::Relay;
@@ -127,6 +129,8 @@ pub struct Surroundings {
     pub allowed_origins: Vec<String>,
     /// Believed besides `security.trustedProxies`.
     pub trusted_proxies: Vec<String>,
+    /// Where it listens itself; port 0 is one that nobody knows before.
+    pub listening: Vec<SocketAddr>,
 }
 
 /// Looks up an environment variable.
@@ -154,6 +158,12 @@ impl Rules {
                 );
             }
             Source::Http(backend) => {
+                if surroundings.listening.iter().any(|own| leads_to(backend.port, *own)) {
+                    return Err(format!(
+                        "source.http.port: this server itself listens on port {}, and would call itself: give one of the two another",
+                        backend.port
+                    ));
+                }
                 let relay = Relay::new(&backend)?;
                 match backend.transport {
                     Transport::StreamableHttp => Backend::Http(Box::new(relay)),
@@ -185,4 +195,9 @@ impl Rules {
             revision,
         })
     }
+}
+
+/// Whether a backend's port on this machine is that of an address that is listened on.
+fn leads_to(port: u16, own: SocketAddr) -> bool {
+    own.port() == port && (own.ip().is_unspecified() || LOOPBACK.contains(&own.ip()))
 }

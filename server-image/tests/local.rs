@@ -228,8 +228,13 @@ source: {tools: [{name: here, http: {url: 'http://127.0.0.1:9/'}}]}
     }
 
     /// All that a command says; a server is asked to end as soon as it listens.
-    fn said(mut command: Command) -> String {
-        command.stdout(Stdio::piped());
+    fn said(command: Command) -> String {
+        left(command).1
+    }
+
+    /// The same, after the code with which it left.
+    fn left(mut command: Command) -> (i32, String) {
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
         let (mut running, mut said) = (Running::start(command), String::new());
         while running.log.read_line(&mut said).unwrap() > 0 {
             if said.ends_with('\n') && said.lines().last().unwrap().contains("listening") {
@@ -237,7 +242,7 @@ source: {tools: [{name: here, http: {url: 'http://127.0.0.1:9/'}}]}
             }
         }
         running.child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
-        said
+        (running.child.wait().unwrap().code().unwrap(), said)
     }
 
     /// The variables that the help of a command names.
@@ -378,6 +383,46 @@ source: {tools: [{name: here, http: {url: 'http://127.0.0.1:9/'}}]}
         assert_eq!(tried, all);
     }
 
+    /// What is written beside a variable, the variable, its value, the exit code, and what is said or, where it serves, logged.
+    #[test]
+    fn a_flag_wins_over_variables_and_an_empty_one_is_none() {
+        let folder = mounts();
+        let local = format!("serve --log-format=json --config={}", folder.path("weather.yaml").display());
+        let http = format!("{local} --transport=http");
+        let health = "healthcheck".to_owned();
+        let (stdio, listens) = ("serving standard input and output", "listening");
+        let mut all: Vec<(String, &str, &str, i32, &str)> = vec![
+            (format!("{local} --stdio"), "MOORING_TRANSPORT", "stdio", 0, stdio),
+            (format!("{local} --stdio"), "MOORING_TRANSPORT", "http", 0, stdio),
+            (format!("{http} --port=0"), "MOORING_KUBERNETES", "false", 0, listens),
+            (format!("{http} --port=0"), "MOORING_KUBERNETES", "true", 0, listens),
+            (format!("{http} --port=0"), "MOORING_LISTEN", "127.0.0.1:1", 0, listens),
+            (format!("{http} --listen=127.0.0.1:0"), "MOORING_PORT", "1", 0, listens),
+            (format!("{http} --port=0"), "MOORING_CONFIG_DIR", "/nowhere", 0, listens),
+            (format!("{http} --port=0 --log-level="), "MOORING_LOG", "off", 0, listens),
+            (format!("{http} --listen=127.0.0.1:0"), "MOORING_TRUSTED_PROXIES", "10.0.0.5/8", 2, "--trusted-proxy"),
+            (format!("{http} --listen=127.0.0.1:0"), "MOORING_LOG", "verbose", 2, "there is no level \"verbose\""),
+            (health.clone(), "MOORING_PORT", "abc", 1, "invalid value 'abc' for '--port <PORT>'"),
+            (health.clone(), "MOORING_HOST", "example.com", 1, "write an IP address, or localhost"),
+            ("healthcheck --url".to_owned(), "MOORING_PORT", "1", 1, "a value is required"),
+            ("healthcheck --help".to_owned(), "MOORING_PORT", "1", 0, "Usage: mooring-server healthcheck"),
+        ];
+        let variables = [variables("serve"), variables("healthcheck")].concat();
+        let empty = variables.iter().filter_map(|named| named.split_once(' '));
+        all.extend(empty.map(|(command, name)| match command {
+            "serve" => (format!("{http} --listen=127.0.0.1:0"), name, "", 0, listens),
+            _ => {
+                ("healthcheck --url=http://127.0.0.1:1/".to_owned(), name, "", 1, "not reachable: http://127.0.0.1:1/")
+            }
+        }));
+        for (words, name, value, code, expected) in all {
+            let mut command = program();
+            command.args(words.split(' ')).env(name, value);
+            let (code_of, said) = left(command);
+            assert!(said.contains(expected) && code_of == code, "{words} {name}={value}: {code_of} {said}");
+        }
+    }
+
     /// A server in whose log only the first lines are read: the process, the rest of its log, and its address.
     fn unread(mut command: Command) -> (Child, BufReader<ChildStderr>, String) {
         let mut child = command.spawn().unwrap();
@@ -444,11 +489,20 @@ source: {tools: [{name: here, http: {url: 'http://127.0.0.1:9/'}}]}
         let said = refused(folder.serve(&public));
         assert!(said.contains("security.hosts") && said.contains("--allowed-host"), "{said}");
 
-        let said = refused(folder.serve(&["--allowed-origin", "app.example.com"]));
-        assert!(said.contains("\"app.example.com\" is no origin"), "{said}");
-
-        let said = refused(folder.serve(&["--trusted-proxy", "10.0.0.5/8"]));
-        assert!(said.contains("security.trustedProxies: 10.0.0.5/8 has bits beyond its prefix"), "{said}");
+        for (flags, is_own) in [
+            (["--port", "9100"], true),
+            (["--listen", "[::]:9100"], true),
+            (["--management-listen", "127.0.0.1:9100"], true),
+            (["--listen", "127.0.0.2:9100"], false), // whatever else it is refused for
+        ] {
+            folder.write("weather.yaml", "server: {name: a}\nsource: {http: {port: 9100, path: /mcp}}");
+            let mut command = program();
+            command.args(["serve", "--transport", "http", "--allowed-host", "a", "--config"]);
+            command.arg(folder.path("weather.yaml")).args(flags);
+            let said = refused(command);
+            let told = "source.http.port: this server itself listens on port 9100, and would call itself";
+            assert_eq!(said.contains(told), is_own, "{flags:?}: {said}");
+        }
 
         folder.write("weather.yaml", "server: {name: a}\nsource: {http: {port: 1}}");
         let said = refused(folder.serve(&[]));

@@ -113,6 +113,7 @@ impl Front {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             trusted_proxies: Vec::new(),
+            listening: Vec::new(),
         };
         Reloader::new(Arc::clone(&self.door), sources, surroundings, environment)
     }
