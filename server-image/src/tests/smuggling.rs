@@ -113,7 +113,7 @@ async fn a_head_that_is_not_framed_in_one_way_is_refused() {
 async fn a_request_line_that_is_none_is_refused() {
     let wire = Wire::new().await;
     let rest = wire.good().split_once("\r\n").unwrap().1.to_owned();
-    let cases: [(&[u8], u16); 16] = [
+    let cases: [(&[u8], u16); 22] = [
         (b"POST  /weather/mcp HTTP/1.1", 400),
         (b"POST /weather/mcp  HTTP/1.1", 400),
         (b"POST /weather/mcp HTTP/1.1 ", 400),
@@ -127,13 +127,22 @@ async fn a_request_line_that_is_none_is_refused() {
         (b"POST /weather/mcp\0 HTTP/1.1", 400),
         (b"POST /weather/\xc3\xa9 HTTP/1.1", 400),
         (b"\r\n\r\nPOST /weather/mcp HTTP/1.1", 400),
+        // An authority is the target of CONNECT alone.
+        (b"POST mcp.example.com HTTP/1.1", 400),
+        (b"POST * HTTP/1.1", 400),
+        // What the library would refuse in words of its own, or take for something else.
+        (b"POST /weather/mcp?\" HTTP/1.1", 400),
+        (b"POST /weather/mcp` HTTP/1.1", 400),
+        (b"POST http://[::1 HTTP/1.1", 400),
+        (b"POST /weather/mcp#x HTTP/1.1", 400),
         (b"POST /weather/mcp HTTP/1.2", 505),
         (b"POST /weather/mcp HTTP/2.0", 505),
         (b"POST /weather/mcp HTTP/0.9", 505),
     ];
-    for (line, expected) in cases {
+    for (count, (line, expected)) in (1..).zip(cases) {
         let bytes = [line, b"\r\n", rest.as_bytes()].concat();
         assert_eq!(wire.statuses(&bytes).await, [expected], "{}", String::from_utf8_lossy(line));
+        assert_eq!(wire.front.refused("framing"), count, "{}", String::from_utf8_lossy(line));
     }
     // A client that speaks TLS is not left waiting for the end of its line.
     assert_eq!(wire.statuses(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03").await, [400]);

@@ -107,6 +107,7 @@ impl Framing {
 
 #[cfg(test)]
 mod tests {
+    use http::{HeaderName, HeaderValue, Method, Uri};
     use mooring_contract::config::Limits;
     use proptest::prelude::*;
 
@@ -149,6 +150,9 @@ mod tests {
             ("\r\nGET / HTTP/1.1\r\n\r\n", 1),
             ("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", 1),
             ("GET http://a/b?c HTTP/1.1\r\nHost: a\r\n\r\n", 1),
+            ("GET http://a HTTP/1.1\r\nHost: a\r\n\r\n", 1),
+            ("CONNECT [::1]:80 HTTP/1.1\r\nHost: [::1]:80\r\n\r\n", 1),
+            ("GET //a/{\"b\"}?{} HTTP/1.1\r\nHost: a\r\n\r\n", 1),
             ("POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhelloGET / HTTP/1.1\r\n\r\n", 2),
             ("POST / HTTP/1.1\r\ncontent-LENGTH:\t 0005 \t\r\n\r\n\r\n\r\n\rGET / HTTP/1.1\r\n\r\n", 2),
             ("POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\nGET / HTTP/1.1\r\n\r\n", 2),
@@ -244,6 +248,22 @@ mod tests {
             (first(b"GE(T / HTTP/1.1"), Fault::RequestLine),
             (first(b"GET /\xc3\xa9 HTTP/1.1"), Fault::RequestLine),
             (first(b"GET\t/ HTTP/1.1"), Fault::RequestLine),
+            (first(b"GET a HTTP/1.1"), Fault::RequestLine),
+            (first(b"GET localhost HTTP/1.1"), Fault::RequestLine),
+            (first(b"POST localhost:80 HTTP/1.1"), Fault::RequestLine),
+            (first(b"GET * HTTP/1.1"), Fault::RequestLine),
+            (first(b"OPTIONS ** HTTP/1.1"), Fault::RequestLine),
+            (first(b"CONNECT / HTTP/1.1"), Fault::RequestLine),
+            (first(b"CONNECT http://a/ HTTP/1.1"), Fault::RequestLine),
+            (first(b"GET http:/a HTTP/1.1"), Fault::RequestLine),
+            (first(b"GET http:///a HTTP/1.1"), Fault::RequestLine),
+            (first(b"GET http://[::1 HTTP/1.1"), Fault::RequestLine),
+            (first(b"GET /a?\" HTTP/1.1"), Fault::RequestLine),
+            (first(b"GET /a?< HTTP/1.1"), Fault::RequestLine),
+            (first(b"GET /` HTTP/1.1"), Fault::RequestLine),
+            (first(b"GET /a#b HTTP/1.1"), Fault::RequestLine),
+            (first(b"GET /a?b#c HTTP/1.1"), Fault::RequestLine),
+            (first(b"GET http://a#b HTTP/1.1"), Fault::RequestLine),
             (first(b"GET /\0 HTTP/1.1"), Fault::Control),
             (first(b"GET / HTTP/1.2"), Fault::Version),
             (first(b"GET / HTTP/2.0"), Fault::Version),
@@ -349,6 +369,16 @@ mod tests {
         prop::collection::vec(fragment, 0..14).prop_map(|fragments| fragments.concat())
     }
 
+    /// A head whose parts are well formed more often than not.
+    fn one_head() -> impl Strategy<Value = Vec<u8>> {
+        let method = "GET|CONNECT|OPTIONS|[!-~]{1,3}";
+        let target = "/[!-~]{0,12}|(https?|ftp|[!-~]{1,3})://[!-~]{0,8}|[!-~]{1,4}";
+        let value = prop::collection::vec(any::<u8>(), 0..8);
+        (method, target, "Host|[!-~]{1,3}", value).prop_map(|(method, target, name, value)| {
+            [format!("{method} {target} HTTP/1.1\r\n{name}: ").as_bytes(), &value, b"\r\n\r\n"].concat()
+        })
+    }
+
     proptest! {
         #[test]
         fn the_verdict_does_not_depend_on_the_pieces(
@@ -362,14 +392,20 @@ mod tests {
             prop_assert_eq!(followed(&pieces), followed(&[&bytes]));
         }
 
-        /// A head that passes is one for the library's parser, too, and ends at the same byte.
+        /// A head that passes is one for the library's parsers, too, and ends at the same byte.
         #[test]
-        fn what_passes_is_parsed_alike(bytes in stream()) {
+        fn what_passes_is_parsed_alike(bytes in prop_oneof![stream(), one_head()]) {
             let mut head = Head::default();
             if let Ok(Some((length, _))) = head.read(&bytes, &limits()) {
                 let mut headers = [httparse::EMPTY_HEADER; 8];
                 let mut request = httparse::Request::new(&mut headers);
                 prop_assert_eq!(request.parse(&bytes), Ok(httparse::Status::Complete(length)));
+                prop_assert!(Method::from_bytes(request.method.unwrap().as_bytes()).is_ok());
+                prop_assert!(Uri::try_from(request.path.unwrap()).is_ok());
+                for header in request.headers.iter() {
+                    prop_assert!(HeaderName::from_bytes(header.name.as_bytes()).is_ok());
+                    prop_assert!(HeaderValue::from_bytes(header.value).is_ok());
+                }
             }
         }
     }

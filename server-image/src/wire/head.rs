@@ -3,6 +3,7 @@
 //!
 //! Each line is looked at once, when it is whole, so the verdict does not depend on how the bytes arrive.
 
+use http::Uri;
 use memchr::memchr;
 
 use super::fault::Fault;
@@ -118,6 +119,9 @@ impl Head {
         if target.len() > limits.uri_bytes {
             return Err(Fault::UriTooLong { limit: limits.uri_bytes });
         }
+        if !has_form(target, method) {
+            return Err(Fault::RequestLine);
+        }
         self.requested = true;
         Ok(())
     }
@@ -165,6 +169,18 @@ fn number(digits: &[u8]) -> Result<u64, Fault> {
     }
     let text = std::str::from_utf8(digits).map_err(|_| Fault::Length)?;
     text.parse::<i64>().map_err(|_| Fault::Length).map(i64::unsigned_abs)
+}
+
+/// Whether a target is in a form that the method has (RFC 9112 section 3.2), and one for the library's own parser, which takes
+/// more and less: an authority alone for any method, a fragment, but not every visible character in its place.
+fn has_form(target: &[u8], method: &[u8]) -> bool {
+    let Ok(uri) = Uri::try_from(target) else { return false };
+    let is_legal = match (method, target) {
+        (b"CONNECT", _) => uri.authority().is_some() && uri.scheme().is_none(),
+        (_, b"*") => method == b"OPTIONS",
+        _ => uri.authority().is_none() || uri.scheme().is_some(),
+    };
+    is_legal && memchr(b'#', target).is_none()
 }
 
 /// RFC 9110 section 5.6.2.
