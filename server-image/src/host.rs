@@ -11,6 +11,7 @@ use std::net::Ipv6Addr;
 use http::HeaderValue;
 use http::header::HOST;
 use http::request::Parts;
+use http::uri::Scheme;
 
 use crate::refusal::Refusal;
 
@@ -114,8 +115,13 @@ fn authority(parts: &Parts) -> Result<HeaderValue, Refusal> {
     }
 }
 
-/// The accepted authority: 400 where it is missing, malformed or ambiguous, 421 where it is not ours.
+/// The accepted authority: 400 where it is missing, malformed or ambiguous, 421 where it is not ours, or where the target is of
+/// another scheme than those of HTTP: it names something that this server has no say in.
 pub fn check(rules: &HostRules, parts: &Parts) -> Result<HeaderValue, Refusal> {
+    let of_http = |scheme: &Scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme);
+    if !parts.uri.scheme().is_none_or(of_http) {
+        return Err(Refusal::SchemeUnknown);
+    }
     let authority = authority(parts)?;
     let parsed = parsed(&authority).ok_or(Refusal::HostMalformed)?;
     if rules.accept(&parsed) { Ok(authority) } else { Err(Refusal::HostUnknown) }

@@ -75,6 +75,9 @@ pub enum Refusal {
         "Misdirected request: this server does not answer to that Host; its owner can add it to hosts or allowedHosts"
     )]
     HostUnknown,
+    /// A target whose scheme is not one of HTTP (RFC 9110 section 7.4).
+    #[error("Misdirected request: this server answers to http and https alone")]
+    SchemeUnknown,
     /// A page that may not call.
     #[error("Forbidden: this Origin is not allowed; its owner can add it to origins")]
     OriginUnknown,
@@ -219,7 +222,7 @@ impl Refusal {
             | Self::BatchUnknown
             | Self::BatchedInitialize => StatusCode::BAD_REQUEST,
             Self::InBatch { refusal, .. } => refusal.status(),
-            Self::HostUnknown => StatusCode::MISDIRECTED_REQUEST,
+            Self::HostUnknown | Self::SchemeUnknown => StatusCode::MISDIRECTED_REQUEST,
             Self::OriginUnknown => StatusCode::FORBIDDEN,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
             Self::NotFound { .. } | Self::SessionUnknown => StatusCode::NOT_FOUND,
@@ -248,7 +251,7 @@ impl Refusal {
             Self::BodiesFull => "body_bytes",
             Self::TooManyStreams { .. } => "streams",
             Self::HostMissing | Self::HostMalformed | Self::HostAmbiguous => "host_malformed",
-            Self::HostUnknown => "host_unknown",
+            Self::HostUnknown | Self::SchemeUnknown => "host_unknown",
             Self::OriginUnknown => "origin",
             Self::Unauthorized => "unauthorized",
             Self::NotFound { .. } => "not_found",
@@ -448,6 +451,7 @@ mod tests {
             Refusal::HostMalformed,
             Refusal::HostAmbiguous,
             Refusal::HostUnknown,
+            Refusal::SchemeUnknown,
             Refusal::OriginUnknown,
             Refusal::Unauthorized,
             Refusal::NotFound { endpoint: "/mcp".into() },

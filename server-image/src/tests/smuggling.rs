@@ -214,6 +214,9 @@ async fn an_absolute_form_names_the_host() {
     let good = wire.good().replacen("Host", "Connection: close\r\nHost", 1);
     for (target, expected) in [
         ("http://mcp.example.com/weather/mcp", 200),
+        ("HTTPS://mcp.example.com/weather/mcp", 200), // a proxy may have ended TLS
+        ("ftp://mcp.example.com/weather/mcp", 421),
+        ("httpx://mcp.example.com/weather/mcp", 421),
         ("http://evil.example.com/weather/mcp", 400),
         ("http://mcp.example.com:81/weather/mcp", 400),
         ("http://user@mcp.example.com/weather/mcp", 400),
@@ -221,7 +224,7 @@ async fn an_absolute_form_names_the_host() {
         let text = wire.front.raw(wire.address, good.replacen("/weather/mcp", target, 1).as_bytes()).await;
         assert!(text.starts_with(&format!("HTTP/1.1 {expected} ")), "{target}: {text}");
     }
-    assert_eq!(wire.backend.calls(), 1);
+    assert_eq!(wire.backend.calls(), 2);
 }
 
 #[tokio::test]
