@@ -148,6 +148,7 @@ impl Body {
     /// RFC 9112 section 6.3, and whether the answer says in one way only where it ends.
     fn of(status: StatusCode, headers: &mut HeaderMap) -> Result<(Self, bool), Malformed> {
         if matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+            headers.remove(CONTENT_LENGTH); // 204 must not have one (RFC 9110 section 8.6), and that of 304 is of no answer
             return Ok((Self::Sized(0), true));
         }
         if let Some(codings) = headers.get_all(TRANSFER_ENCODING).iter().next_back() {
@@ -325,6 +326,14 @@ mod tests {
             let read = whole(text).unwrap().unwrap();
             let found = (read.body.as_slice(), read.ended, read.keeps, read.rest.as_slice());
             assert_eq!(found, (body.as_bytes(), ended, keeps, rest.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_has_no_body_has_no_length() {
+        for (status, kept) in [("204 No Content", false), ("304 Not Modified", false), ("205 Reset Content", true)] {
+            let mut bytes = Bytes::from(format!("HTTP/1.1 {status}\r\nContent-Length: 36\r\n\r\n"));
+            assert_eq!(head(&mut bytes).unwrap().unwrap().headers.contains_key(CONTENT_LENGTH), kept, "{status}");
         }
     }
 
