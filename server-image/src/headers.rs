@@ -56,6 +56,10 @@ const REPLACED: [HeaderName; 3] = [HOST, ACCEPT_ENCODING, REQUEST_ID];
 /// Headers that pass, after they were judged.
 const JUDGED: [HeaderName; 5] = [SESSION, VERSION, METHOD, NAME, LAST_EVENT_ID];
 
+/// Further headers that are read or written here.
+const READ: [HeaderName; 7] =
+    [ACCEPT, CONTENT_TYPE, CONTENT_ENCODING, COOKIE, FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST];
+
 /// Headers by which a client could speak in the name of a proxy or gateway (the last four: of one for MCP, see
 /// GHSA-g53w-w6mj-hrpp). All of `x-forwarded-*` goes, too, but for what [`to_backend`] takes from a trusted proxy.
 const PROXY_CLAIMS: [&str; 11] = [
@@ -192,12 +196,17 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// Headers that `Connection` makes headers of the connection, too. What a proxy says of the way is meant for us, whatever a
-/// client has made it say there.
+/// Headers that `Connection` makes headers of the connection, too. Those that are read or written here are for whoever the
+/// message is for, and may not be named (RFC 9110 section 7.6.1); whoever names them changes nothing, on no pod.
 fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
     let lists = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let names = lists.flat_map(|list| list.split(',')).filter_map(|name| name.trim().parse().ok());
-    names.filter(|name| ![FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST].contains(name)).collect()
+    names.filter(|name| !is_of_message(name)).collect()
+}
+
+fn is_of_message(name: &HeaderName) -> bool {
+    let ours = [&ENDS_HERE[..], &REPLACED, &JUDGED, &READ];
+    name.as_str().starts_with("mcp-") || ours.iter().any(|some| some.contains(name))
 }
 
 /// Whether an answer is an event stream.
@@ -449,6 +458,28 @@ mod tests {
         strip_hop_by_hop(&mut client); // on the way to another pod
         assert!(!client.contains_key("x-hop"));
         assert_eq!(forwarded(&client, "10.0.0.9", true), expected);
+    }
+
+    #[test]
+    fn connection_takes_away_nothing_that_is_read_here() {
+        let passes = ["accept", "content-type", "cookie", "mcp-session-id", "mcp-param-city", "last-event-id"];
+        let ends = ["authorization", "x-api-key", "origin"];
+        for name in passes.iter().chain(&ends) {
+            let mut client = headers(&[("connection", "keep-alive, X-Hop"), ("x-hop", "1"), (name, "a")]);
+            client.append(CONNECTION, HeaderValue::from_static(name));
+            let seen = Seen {
+                peer: [10, 0, 0, 9].into(),
+                proxied: false,
+                host: HeaderValue::from_static("mcp.example.com"),
+                request_id: HeaderValue::from_static("r1"),
+            };
+            let mut written = Vec::new();
+            to_backend(&client, &seen.host, &seen, |name, _| written.push(name.clone()));
+            assert_eq!(written.iter().any(|written| written == name), passes.contains(name), "{name}");
+            assert!(!written.iter().any(|written| written == "x-hop"));
+            strip_hop_by_hop(&mut client);
+            assert_eq!(client.keys().map(HeaderName::as_str).collect::<Vec<_>>(), [*name]);
+        }
     }
 
     #[test]

@@ -222,6 +222,28 @@ async fn what_a_trusted_proxy_says_goes_along_to_the_pod_of_the_session() {
     }
 }
 
+#[tokio::test]
+async fn what_is_judged_is_judged_alike_though_it_is_named_by_connection() {
+    let backends = three().await;
+    let fleet = Fleet::of(&backends.each_ref(), |_| {}).await;
+    let token = fleet.initialize(0).await;
+    let named = "Mcp-Session-Id, MCP-Protocol-Version, Authorization, Host, Origin, Accept, Content-Type, Cookie";
+    for front in &fleet.pods[..2] {
+        let mut call = request(front, "POST", Some(&token));
+        for (name, value) in [("connection", named), ("cookie", "a=1"), ("mcp-protocol-version", "2025-06-18")] {
+            call.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+        let (status, body) = text(front.ask(call).await).await;
+        assert_eq!(status, 200, "{body}");
+        let seen = backends[0].last();
+        assert_eq!(seen.headers()[SESSION].len(), 36);
+        for name in ["mcp-protocol-version", "accept", "content-type", "cookie"] {
+            assert!(seen.headers().contains_key(name), "{name}");
+        }
+    }
+    assert_eq!(backends[1].calls(), 0);
+}
+
 /// HTTP/2 may cut them in pieces; a server that is spoken to in HTTP/1 reads one header.
 #[tokio::test]
 async fn cookies_reach_the_server_in_one_header_whatever_their_way() {
