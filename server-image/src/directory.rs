@@ -41,10 +41,16 @@ impl Entries {
 
 /// Reads a directory. One that is absent is empty, because the mounts are optional.
 pub fn read(directory: &Path) -> io::Result<Entries> {
+    // Secrets and ConfigMaps have no entries that begin so; the kubelet's own do.
+    read_named(directory, |name| !name.starts_with(".."))
+}
+
+/// The entries of some names.
+fn read_named(directory: &Path, is_entry: impl Fn(&str) -> bool) -> io::Result<Entries> {
     let mut result = Ok(Entries::default());
     for _ in 0..ATTEMPTS {
         let generation = std::fs::read_link(directory.join(DATA)).ok();
-        result = read_once(&data(directory, generation.as_deref()));
+        result = read_once(&data(directory, generation.as_deref()), &is_entry);
         let swapped = std::fs::read_link(directory.join(DATA)).ok() != generation;
         if result.is_ok() && !swapped {
             break;
@@ -62,20 +68,25 @@ pub fn read_file(file: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Reads a directory, or a file as if it were alone in one.
+/// Reads a directory of a person's, without what editors leave in it, or a file as if it were alone in one.
 pub fn read_any(path: &Path) -> io::Result<Entries> {
     if !path.is_file() {
-        return read(path);
+        return read_named(path, |name| !is_left_over(name));
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok(Entries(read_file(path)?.map(|bytes| (name, bytes)).into_iter().collect()))
+}
+
+/// Backups, locks and swap files of editors, and hidden files: `two~`, `#two#`, `.#two`, `.two.swp`.
+fn is_left_over(name: &str) -> bool {
+    name.starts_with('.') || name.ends_with('~') || (name.starts_with('#') && name.ends_with('#'))
 }
 
 fn data(directory: &Path, generation: Option<&Path>) -> PathBuf {
     generation.map_or_else(|| directory.to_owned(), |generation| directory.join(generation))
 }
 
-fn read_once(directory: &Path) -> io::Result<Entries> {
+fn read_once(directory: &Path, is_entry: impl Fn(&str) -> bool) -> io::Result<Entries> {
     let mut entries = BTreeMap::new();
     let listing = match std::fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Entries::default()),
@@ -84,8 +95,7 @@ fn read_once(directory: &Path) -> io::Result<Entries> {
     for entry in listing {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
-        // Secrets and ConfigMaps have no entries that begin so; the kubelet's own do.
-        if name.starts_with("..") || !std::fs::metadata(entry.path())?.is_file() {
+        if !is_entry(&name) || !std::fs::metadata(entry.path())?.is_file() {
             continue;
         }
         entries.insert(name, std::fs::read(entry.path())?);
@@ -118,6 +128,20 @@ mod tests {
         std::fs::create_dir(directory.path().join("sub")).unwrap();
         assert_eq!(read(directory.path()).unwrap().get("a"), Some(&b"1"[..]));
         assert_eq!(read(&directory.path().join("absent")).unwrap(), Entries::default());
+    }
+
+    #[test]
+    fn what_editors_leave_behind_is_no_entry_of_a_person() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["two", "two~", "#two#", ".two.swp", ".hidden", "a.b"] {
+            std::fs::write(directory.path().join(name), "1").unwrap();
+        }
+        std::os::unix::fs::symlink("somebody@nowhere:1", directory.path().join(".#two")).unwrap(); // a lock leads nowhere
+        let names = |entries: Entries| entries.iter().map(|(name, _)| name.to_owned()).collect::<Vec<_>>().join(" ");
+        assert_eq!(names(read_any(directory.path()).unwrap()), "a.b two");
+        assert_eq!(names(read_any(&directory.path().join(".hidden")).unwrap()), ".hidden");
+        std::fs::remove_file(directory.path().join(".#two")).unwrap();
+        assert_eq!(names(read(directory.path()).unwrap()), "#two# .hidden .two.swp a.b two two~");
     }
 
     #[test]

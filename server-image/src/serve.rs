@@ -45,6 +45,9 @@ pub async fn run(arguments: Serve) -> anyhow::Result<()> {
         return stdio::run(&door, reloader, &arguments, &mut stop).await;
     }
     if arguments.config.is_some() {
+        if let Some(keys) = &arguments.keys {
+            anyhow::ensure!(keys.exists(), "--keys {}: there is no such file or directory", keys.display());
+        }
         reloader.try_reload()?;
         reachable(&door)?;
     } else {

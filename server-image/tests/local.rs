@@ -485,6 +485,14 @@ source: {tools: [{name: here, http: {url: 'http://127.0.0.1:9/'}}]}
         let said = refused(weak);
         assert!(said.contains("shorter than 32") && !said.contains("hunter2"), "{said}");
 
+        let mut typo = folder.serve(&["--keys", "/typo"]);
+        typo.env("MOORING_API_KEY", KEY);
+        assert!(refused(typo).contains("--keys /typo: there is no such file or directory"));
+        let mut assigned = folder.serve(&[]);
+        assigned.env("MOORING_API_KEY", format!("MOORING_API_KEY={KEY}"));
+        let said = refused(assigned);
+        assert!(said.contains("NAME=value") && !said.contains(KEY), "{said}");
+
         let public = ["--host", "0.0.0.0", "--allowed-origin", "https://app.example.com"];
         let said = refused(folder.serve(&public));
         assert!(said.contains("security.hosts") && said.contains("--allowed-host"), "{said}");

@@ -54,6 +54,9 @@ pub enum EntryError {
     /// Cannot be sent in a header.
     #[error("it has characters that a header cannot carry: use printable ASCII without spaces")]
     NotPrintable,
+    /// A line of a file of variables: the key is what stands behind the `=`.
+    #[error("it looks like NAME=value, as files of variables have it: write the value alone")]
+    Assignment,
     /// Meant as a record, and none.
     #[error(
         "it is no key record: it needs keyHash (sha256: and 64 hexadecimal digits) and metadata with name, subject and created, and nothing else"
@@ -76,11 +79,25 @@ impl KeyEntry {
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(EntryError::NotPrintable);
         }
+        if is_assignment(text) {
+            return Err(EntryError::Assignment);
+        }
         if text.len() < PLAIN_MINIMUM {
             return Err(EntryError::TooShort);
         }
         Ok(Self::Plain { key_hash: KeyHash::of(text) })
     }
+}
+
+/// Whether a text begins with the name of a variable, in capitals as they mostly are. Base64 may end with `=`.
+fn is_assignment(text: &str) -> bool {
+    let belongs = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    text.split_once('=').is_some_and(|(name, value)| {
+        name.len() > 2
+            && name.bytes().all(belongs)
+            && !name.starts_with(|first: char| first.is_ascii_digit())
+            && !value.trim_matches('=').is_empty()
+    })
 }
 
 impl KeyRecord {
@@ -145,6 +162,11 @@ mod tests {
             ("", Err(EntryError::TooShort)),
             ("0b6f4d5e-8f0e-4f43-9e58 1b6a3f4c2d10", Err(EntryError::NotPrintable)),
             ("schlüssel-schlüssel-schlüssel-schlüssel", Err(EntryError::NotPrintable)),
+            ("MOORING_API_KEY=0b6f4d5e-8f0e-4f43-9e58-1b6a3f4c2d10", Err(EntryError::Assignment)),
+            ("KEY2=hunter2", Err(EntryError::Assignment)),
+            ("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567==", Ok(())),
+            ("aB=DEFGHIJKLMNOPQRSTUVWXYZ234567=", Ok(())),
+            ("=0b6f4d5e-8f0e-4f43-9e58-1b6a3f4c2d10", Ok(())),
             ("{}", Err(EntryError::BadRecord)),
             (
                 r#"{"keyHash":"sha256:00","metadata":{"name":"a","subject":"b","created":"2026-11-29T00:00:00Z"}}"#,
