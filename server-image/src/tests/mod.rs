@@ -7,6 +7,7 @@ use std::sync::Once;
 use std::time::Duration;
 
 mod backend;
+mod broken;
 mod disconnects;
 mod drain;
 mod eras;

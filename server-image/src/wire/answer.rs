@@ -1,4 +1,5 @@
-//! An answer in the hands of the HTTP library; its end is the end of its request. On an HTTP/2 connection each client takes
+//! An answer in the hands of the HTTP library; its end is the end of its request. Where it breaks off, the library throws away
+//! what it has not sent yet, so that is told only once all that came before has left. On an HTTP/2 connection each client takes
 //! each answer at a pace of its own, so there what is given and what is taken are counted, and the stream of an answer of
 //! which nothing is taken is reset. (On an HTTP/1 connection the socket sees it.) What is answered it does not know.
 
@@ -54,6 +55,12 @@ impl Flow {
         if self.has_room() { Poll::Ready(()) } else { Poll::Pending }
     }
 
+    /// Waits until nothing is left.
+    fn poll_taken(&self, cx: &Context<'_>) -> Poll<()> {
+        self.room.register(cx.waker());
+        if self.left() == 0 { Poll::Ready(()) } else { Poll::Pending }
+    }
+
     fn give(&self, bytes: usize) {
         self.given.fetch_add(bytes as u64, Ordering::AcqRel);
     }
@@ -61,7 +68,8 @@ impl Flow {
     fn take(&self, bytes: usize) {
         let before = self.left();
         self.taken.fetch_add(bytes as u64, Ordering::AcqRel);
-        if before > SHORT && self.has_room() {
+        let left = self.left();
+        if left == 0 || (before > SHORT && left <= SHORT) {
             self.room.wake();
         }
     }
@@ -85,6 +93,8 @@ impl Flow {
 pub struct Piece {
     bytes: Bytes,
     flow: Option<Arc<Flow>>,
+    /// Counts as one byte, which it has not.
+    is_mark: bool,
 }
 
 impl Piece {
@@ -92,7 +102,13 @@ impl Piece {
         if let Some(flow) = &flow {
             flow.give(bytes.len());
         }
-        Self { bytes, flow }
+        Self { bytes, flow, is_mark: false }
+    }
+
+    /// Nothing, by which it is noticed that what stands before it is sent.
+    fn mark(flow: Arc<Flow>) -> Self {
+        flow.give(1);
+        Self { bytes: Bytes::new(), flow: Some(flow), is_mark: true }
     }
 }
 
@@ -116,6 +132,9 @@ impl Buf for Piece {
 impl Drop for Piece {
     fn drop(&mut self) {
         self.advance(self.remaining());
+        if let Some(flow) = self.flow.as_ref().filter(|_| self.is_mark) {
+            flow.take(1);
+        }
     }
 }
 
@@ -123,13 +142,24 @@ impl Drop for Piece {
 pub struct Answer {
     body: Body,
     flow: Option<Arc<Flow>>,
-    _running: Running,
+    /// Why it broke off, and how often its connection had been flushed by then.
+    broken: Option<(BodyError, u64)>,
+    running: Running,
 }
 
 impl Answer {
     /// To be made in the task of its stream where it is one of HTTP/2.
     pub fn new(body: Body, running: Running) -> Self {
-        Self { body, flow: FLOW.try_get().ok(), _running: running }
+        Self { body, flow: FLOW.try_get().ok(), broken: None, running }
+    }
+
+    /// Waits until all that came before it broke off has left.
+    fn poll_sent(&self, before: u64, cx: &Context<'_>) -> Poll<()> {
+        match &self.flow {
+            Some(flow) => flow.poll_taken(cx),
+            // The library flushes whenever there is nothing more to write for now.
+            None => self.running.poll_flushed(before, cx),
+        }
     }
 }
 
@@ -139,16 +169,29 @@ impl HttpBody for Answer {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Piece>, BodyError>>> {
         let this = self.get_mut();
-        if let Some(flow) = &this.flow {
-            ready!(flow.poll_room(cx));
+        if this.broken.is_none() {
+            if let Some(flow) = &this.flow {
+                ready!(flow.poll_room(cx));
+            }
+            match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
+                None => return Poll::Ready(None),
+                Some(Ok(frame)) => {
+                    let counted = frame.map_data(|bytes| Piece::new(bytes, this.flow.clone()));
+                    return Poll::Ready(Some(Ok(counted)));
+                }
+                Some(Err(error)) => this.broken = Some((error, this.running.flushed())),
+            }
+            if let Some(flow) = &this.flow {
+                return Poll::Ready(Some(Ok(Frame::data(Piece::mark(Arc::clone(flow)))))); // behind the head, at least
+            }
         }
-        let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));
-        let counted = |frame: Frame<Bytes>| frame.map_data(|bytes| Piece::new(bytes, this.flow.clone()));
-        Poll::Ready(frame.map(|frame| frame.map(counted)))
+        let before = this.broken.as_ref().map_or(0, |(_, before)| *before);
+        ready!(this.poll_sent(before, cx));
+        Poll::Ready(this.broken.take().map(|(error, _)| Err(error)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream() && self.flow.as_ref().is_none_or(|flow| flow.has_room())
+        self.broken.is_none() && self.body.is_end_stream() && self.flow.as_ref().is_none_or(|flow| flow.has_room())
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -325,6 +325,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let flushed = Pin::new(&mut this.inner).poll_flush(cx);
+        if matches!(flushed, Poll::Ready(Ok(()))) {
+            this.traffic.flush();
+        }
         this.written(cx, flushed)
     }
 

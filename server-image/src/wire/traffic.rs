@@ -3,8 +3,10 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures::task::AtomicWaker;
 use tokio::time::Instant;
 
 use super::fault::Fault;
@@ -22,6 +24,9 @@ pub struct Traffic {
     /// Which request is none, and why.
     refused: OnceLock<(u64, Fault)>,
     given_up: OnceLock<&'static str>,
+    /// How often all that was written has left.
+    flushed: AtomicU64,
+    waits_for_flush: AtomicWaker,
 }
 
 /// Counts one request until its answer has ended.
@@ -38,6 +43,19 @@ impl Drop for Running {
     }
 }
 
+impl Running {
+    /// How often all that was written to the connection has left.
+    pub fn flushed(&self) -> u64 {
+        self.traffic.flushed.load(Ordering::Acquire)
+    }
+
+    /// Waits until that has happened more often than `before`. Only one answer of a connection at a time may wait.
+    pub fn poll_flushed(&self, before: u64, cx: &Context<'_>) -> Poll<()> {
+        self.traffic.waits_for_flush.register(cx.waker());
+        if self.flushed() > before { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
 impl Traffic {
     /// Of a connection that is opened now.
     pub fn new(now: Instant) -> Self {
@@ -48,6 +66,8 @@ impl Traffic {
             running: AtomicU32::new(0),
             refused: OnceLock::new(),
             given_up: OnceLock::new(),
+            flushed: AtomicU64::new(0),
+            waits_for_flush: AtomicWaker::new(),
         }
     }
 
@@ -74,6 +94,12 @@ impl Traffic {
     /// The request with that number is none.
     pub fn refuse(&self, number: u64, fault: Fault) {
         let _ = self.refused.set((number, fault)); // nothing follows the first
+    }
+
+    /// All that was written has left.
+    pub fn flush(&self) {
+        self.flushed.fetch_add(1, Ordering::AcqRel);
+        self.waits_for_flush.wake();
     }
 
     /// The connection ends, for the reason with this metric label.

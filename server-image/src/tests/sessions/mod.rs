@@ -1,7 +1,7 @@
 //! Sessions that stay on their pod: several front doors on addresses of their own, each before a backend of its own.
 
 mod away;
-mod fleet;
+pub mod fleet;
 mod none;
 mod older;
 mod owner;
