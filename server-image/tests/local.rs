@@ -647,6 +647,20 @@ source: {tools: [{name: here, http: {url: 'http://127.0.0.1:9/'}}]}
         }
     }
 
+    /// The file of docs/local.md, with what it says of a tool that is otherwise over one transport.
+    #[test]
+    fn the_file_of_the_docs_is_served() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/local.md");
+        let text = std::fs::read_to_string(docs).unwrap();
+        let blocks: Vec<_> =
+            text.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect();
+        let folder = Folder::new(&blocks.concat());
+        let mut command = folder.serve(&[]);
+        command.env("MOORING_API_KEY", KEY);
+        let (_running, address) = listening(command);
+        assert_eq!(ping(&address, "localhost", KEY, ""), 200);
+    }
+
     /// The compose file as it is written, but for the place of the program and of the mounted folder.
     #[test]
     fn the_compose_file_serves_and_is_healthy() {
