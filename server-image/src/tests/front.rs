@@ -76,6 +76,13 @@ fn environment(name: &str) -> Option<String> {
 impl Front {
     /// A front door with this configuration in force, whose tasks do not run.
     pub fn new(config: &Value) -> Self {
+        let front = Self::unchecked(config);
+        assert!(front.door.rules().is_some(), "the configuration of the test is refused");
+        front
+    }
+
+    /// The same, whether it takes its configuration or not.
+    pub fn unchecked(config: &Value) -> Self {
         Self::with(Door::new(7), config, &[])
     }
 
