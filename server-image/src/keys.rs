@@ -75,7 +75,13 @@ impl KeySet {
                 Err(error) => set.refuse(OWN_SECRET, entry, &error.to_string()),
             }
         }
+        for (entry, reason) in own.unreadable() {
+            set.refuse(OWN_SECRET, entry, reason);
+        }
         for (secret, entries) in secrets {
+            for (entry, reason) in entries.unreadable() {
+                set.refuse(secret, entry, reason);
+            }
             for (entry, bytes) in entries.iter() {
                 let id = format!("{secret}/{entry}");
                 match KeyEntry::parse(bytes) {

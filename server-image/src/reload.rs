@@ -1,6 +1,7 @@
 //! Brings configuration and keys into force, at start and whenever they change. A configuration that is not understood
 //! never replaces one that was; keys are taken entry by entry. It compares and decides nothing else.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use mooring_contract::mount;
 use notify::{EventKind, RecursiveMode, Watcher as _};
 use tokio::sync::mpsc;
 
-use crate::directory::Entries;
+use crate::directory::{Entries, Unreadable};
 use crate::door::Door;
 use crate::keys::KeySet;
 use crate::policy;
@@ -16,19 +17,21 @@ use crate::rules::{Rules, Surroundings};
 use crate::sources::{Keys, Sources};
 
 /// What was read last.
-#[derive(Default, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 struct Reading {
-    config: Entries,
+    config: Result<Entries, Unreadable>,
     keys: Keys,
     session: Entries,
+    /// What of keys and session could not be read, and is as it was before.
+    unreadable: Vec<Unreadable>,
 }
 
 /// Why the newest configuration or keys are not in force.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// A file cannot be read.
-    #[error("{0} or the keys cannot be read: {1}")]
-    Unreadable(String, #[source] std::io::Error),
+    #[error("{0}")]
+    Unreadable(Unreadable),
     /// There is no configuration.
     #[error("{0} is missing")]
     Missing(String),
@@ -44,7 +47,7 @@ impl ReloadError {
                 tracing::error!(error = %self, "the configuration is refused; what is in force stays");
             }
             // Without any, every call gets 503.
-            Self::Unreadable(..) | Self::Missing(_) => tracing::warn!("{self}; what is in force stays"),
+            Self::Unreadable(_) | Self::Missing(_) => tracing::warn!("{self}; what is in force stays"),
         }
     }
 
@@ -73,6 +76,9 @@ const WATCHED: Duration = Duration::from_secs(2);
 const UNWATCHED: Duration = Duration::from_millis(500);
 /// Where there are no events: the kernel counts watchers by user, and many pods of a node run as the same one.
 const POLL: Duration = Duration::from_millis(100);
+/// Between two readings at least: what happens all the time in a watched directory, a log that is written there, must not
+/// keep the server busy.
+const PAUSE: Duration = Duration::from_millis(50);
 
 impl Reloader {
     /// `environment` looks up the variables of declared tools' headers.
@@ -87,16 +93,20 @@ impl Reloader {
 
     /// Reads everything, and brings into force what changed; says in the log what could not.
     pub fn reload(&mut self) {
-        if let Err(error) = self.try_reload() {
-            error.log();
-        }
+        self.bring().iter().for_each(ReloadError::log);
     }
 
-    /// The same; what could not is the error, once for each change.
+    /// The same; what could not is the error.
     pub fn try_reload(&mut self) -> Result<(), ReloadError> {
-        let unreadable = |error| ReloadError::Unreadable(self.sources.config_name(), error);
-        let config = self.sources.config().map_err(unreadable)?;
-        let changed = self.last.as_ref().is_none_or(|last| last.config != config);
+        self.bring().into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// Reads everything, and brings into force what changed. What could not is returned, once for each change; it holds up
+    /// nothing else.
+    fn bring(&mut self) -> Vec<ReloadError> {
+        let config = self.sources.config();
+        let last = self.last.as_ref();
+        let changed = last.is_none_or(|last| last.config != config);
         let compiled = if changed { self.compile(&config).map(Some) } else { Ok(None) };
         let (rules, refused) = match compiled {
             Ok(rules) => (rules, None),
@@ -107,13 +117,21 @@ impl Reloader {
         }
         let in_force = rules.clone().or_else(|| self.door.rules());
         let named = in_force.as_ref().map(|rules| rules.key_secrets.as_slice()).unwrap_or_default();
-        let keys = self.sources.keys(named, &self.environment).map_err(unreadable)?;
-        let reading = Reading { config, keys, session: self.sources.session().map_err(unreadable)? };
-        if self.last.as_ref() != Some(&reading) {
-            self.enforce(rules, &reading);
-            self.last = Some(reading);
+        let mut unreadable = Vec::new();
+        let nothing = (Keys::default(), Entries::default());
+        let (keys, session) = last.map_or((&nothing.0, &nothing.1), |last| (&last.keys, &last.session));
+        let keys = self.sources.keys(named, &self.environment, keys, &mut unreadable);
+        let session = self.sources.session(session, &mut unreadable);
+        let reading = Reading { config, keys, session, unreadable };
+        if last == Some(&reading) {
+            return Vec::new();
         }
-        refused.map_or(Ok(()), Err)
+        self.enforce(rules, &reading);
+        let told = last.map(|last| last.unreadable.as_slice()).unwrap_or_default();
+        let new = reading.unreadable.iter().filter(|error| !told.contains(error)).cloned();
+        let errors = refused.into_iter().chain(new.map(ReloadError::Unreadable)).collect();
+        self.last = Some(reading);
+        errors
     }
 
     fn enforce(&self, rules: Option<Arc<Rules>>, reading: &Reading) {
@@ -131,15 +149,21 @@ impl Reloader {
         self.door.enforce(rules, Arc::new(keys));
     }
 
-    fn compile(&self, directory: &Entries) -> Result<Arc<Rules>, ReloadError> {
+    fn compile(&self, directory: &Result<Entries, Unreadable>) -> Result<Arc<Rules>, ReloadError> {
+        let directory = directory.as_ref().map_err(|error| ReloadError::Unreadable(error.clone()))?;
+        let name = || self.sources.config_name();
         let Some(bytes) = directory.get(mount::CONFIG_FILE) else {
-            return Err(ReloadError::Missing(self.sources.config_name()));
+            let reason = directory.unreadable().find(|(entry, _)| *entry == mount::CONFIG_FILE);
+            return Err(reason.map_or_else(
+                || ReloadError::Missing(name()),
+                |(_, reason)| ReloadError::Unreadable(Unreadable::new(Path::new(&name()), reason)),
+            ));
         };
         let (clients, environment) = (&self.door.clients, &self.environment);
         let config = self.sources.understand(bytes);
         let rules = config
             .and_then(|config| Rules::compile(config, directory.revision(), clients, environment, &self.surroundings));
-        rules.map(Arc::new).map_err(|error| ReloadError::Refused(self.sources.config_name(), error))
+        rules.map(Arc::new).map_err(|error| ReloadError::Refused(name(), error))
     }
 
     /// Reloads whenever something changes, forever.
@@ -174,6 +198,7 @@ impl Reloader {
             }
             self.reload();
             if watcher.is_some() {
+                tokio::time::sleep(PAUSE).await;
                 let _ = tokio::time::timeout(pause, changes.recv()).await; // either way it is time to look
             } else {
                 tokio::time::sleep(POLL).await;

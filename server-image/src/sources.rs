@@ -3,12 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use mooring_contract::{Config, mount};
 
-use crate::directory::{self, Entries};
+use crate::directory::{self, Entries, Unreadable};
 use crate::rules::Environment;
 use crate::written;
 
@@ -60,7 +59,7 @@ pub struct Keys {
 
 impl Sources {
     /// The configuration: a directory with the one entry [`mount::CONFIG_FILE`].
-    pub fn config(&self) -> io::Result<Entries> {
+    pub fn config(&self) -> Result<Entries, Unreadable> {
         match self {
             Self::Mounted(mounts) => directory::read(&mounts.config),
             Self::Local(local) => Ok(match directory::read_file(&local.file)? {
@@ -86,32 +85,45 @@ impl Sources {
         }
     }
 
-    /// The keys; `named` are the Secrets that the configuration names.
-    pub fn keys(&self, named: &[String], environment: Environment<'_>) -> io::Result<Keys> {
+    /// The keys; `named` are the Secrets that the configuration names. What cannot be read is noted, and is as it was
+    /// `before`.
+    pub fn keys(
+        &self,
+        named: &[String],
+        environment: Environment<'_>,
+        before: &Keys,
+        unreadable: &mut Vec<Unreadable>,
+    ) -> Keys {
+        let mut or_before = |read, before: Option<&Entries>| or_before(read, before, unreadable);
         match self {
-            Self::Mounted(mounts) => {
-                let others =
-                    named.iter().map(|name| Ok((name.clone(), directory::read(&mounts.key_secrets.join(name))?)));
-                Ok(Keys { own: directory::read(&mounts.keys)?, others: others.collect::<io::Result<_>>()? })
-            }
+            Self::Mounted(mounts) => Keys {
+                own: or_before(directory::read(&mounts.keys), Some(&before.own)),
+                others: named
+                    .iter()
+                    .map(|name| {
+                        let read = directory::read(&mounts.key_secrets.join(name));
+                        (name.clone(), or_before(read, before.others.get(name)))
+                    })
+                    .collect(),
+            },
             Self::Local(local) => {
                 let mut others = BTreeMap::new();
                 if let Some(path) = &local.keys {
-                    others.insert(KEYS.to_owned(), directory::read_any(path)?);
+                    others.insert(KEYS.to_owned(), or_before(directory::read_any(path), before.others.get(KEYS)));
                 }
                 if let Some(key) = environment(KEY_VARIABLE).filter(|key| !key.is_empty()) {
                     others.insert(ENVIRONMENT.to_owned(), Entries::from([(KEY_VARIABLE.to_owned(), key.into_bytes())]));
                 }
-                Ok(Keys { own: Entries::default(), others })
+                Keys { own: Entries::default(), others }
             }
         }
     }
 
-    /// The token for `/status`; without one nobody reads it.
-    pub fn session(&self) -> io::Result<Entries> {
+    /// The token for `/status`, without which nobody reads it, and the keys of sessions; as `keys`.
+    pub fn session(&self, before: &Entries, unreadable: &mut Vec<Unreadable>) -> Entries {
         match self {
-            Self::Mounted(mounts) => directory::read(&mounts.session),
-            Self::Local(_) => Ok(Entries::default()),
+            Self::Mounted(mounts) => or_before(directory::read(&mounts.session), Some(before), unreadable),
+            Self::Local(_) => Entries::default(),
         }
     }
 
@@ -128,6 +140,13 @@ impl Sources {
             }
         }
     }
+}
+
+fn or_before(read: Result<Entries, Unreadable>, before: Option<&Entries>, unreadable: &mut Vec<Unreadable>) -> Entries {
+    read.unwrap_or_else(|error| {
+        unreadable.push(error);
+        before.cloned().unwrap_or_default()
+    })
 }
 
 fn parent(file: &Path) -> PathBuf {
@@ -147,7 +166,9 @@ mod tests {
         let keys = |keys: Option<PathBuf>, variable: &'static str| {
             let sources = Sources::Local(Local { file: "a.yaml".into(), keys });
             let environment = move |name: &str| (name == KEY_VARIABLE).then(|| variable.to_owned());
-            let Keys { own, others } = sources.keys(&["vault".to_owned()], &environment).unwrap();
+            let (secrets, mut unreadable) = (["vault".to_owned()], Vec::new());
+            let Keys { own, others } = sources.keys(&secrets, &environment, &Keys::default(), &mut unreadable);
+            assert_eq!(unreadable, []);
             assert_eq!(own, Entries::default());
             let names = |(holder, entries): (&String, &Entries)| {
                 entries.iter().map(|(name, bytes)| format!("{holder}/{name}={}", bytes.len())).collect::<Vec<_>>()

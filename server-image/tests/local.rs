@@ -216,6 +216,88 @@ source: {tools: [{name: here, http: {url: 'http://127.0.0.1:9/'}}]}
         }
     }
 
+    /// What leads nowhere, or is in the wrong place, is told once and holds up nothing else; not even
+    /// where the log is written among the watched files.
+    #[test]
+    fn what_cannot_be_read_holds_nothing_up() {
+        let folder = Folder::new(CONFIG);
+        let keys = folder.path("keys");
+        std::fs::create_dir(&keys).unwrap();
+        let add = |key: &str| std::fs::write(keys.join(&key[..8]), key).unwrap();
+        let remove = |key: &str| std::fs::remove_file(keys.join(&key[..8])).unwrap();
+        for key in [KEY, OTHER, SECOND] {
+            add(key);
+        }
+        let mut command = folder.serve(&["--keys", keys.to_str().unwrap()]);
+        command.stderr(std::fs::File::create(folder.path("log")).unwrap());
+        let mut child = command.spawn().unwrap();
+        let log = || std::fs::read_to_string(folder.path("log")).unwrap();
+        let line = |words: &str| log().lines().find(|line| line.contains(words)).map(str::to_owned);
+        eventually("it listens", || line("listening").is_some());
+        let listening: Value = serde_json::from_str(&line("listening").unwrap()).unwrap();
+        let address = listening["public"].as_str().unwrap();
+        let is_gone = |key: &str| ping(address, "localhost", key, "") == 401;
+
+        std::os::unix::fs::symlink("nobody@nowhere.123", keys.join("lost")).unwrap();
+        assert!(Command::new("mkfifo").arg(keys.join("pipe")).status().unwrap().success());
+        remove(OTHER);
+        eventually("a key is revoked beside what cannot be read", || is_gone(OTHER));
+        eventually("it is told", || {
+            line("lost").is_some_and(|line| line.contains("it is a link to nothing"))
+                && line("pipe").is_some_and(|line| line.contains("it is no regular file"))
+        });
+
+        std::fs::remove_file(folder.path("weather.yaml")).unwrap();
+        std::fs::create_dir(folder.path("weather.yaml")).unwrap();
+        eventually("it is told", || line("weather.yaml cannot be read: it is a directory").is_some());
+        remove(SECOND);
+        eventually("a key is revoked while the configuration cannot be read", || is_gone(SECOND));
+        add(OTHER);
+        eventually("a key is new while the configuration cannot be read", || !is_gone(OTHER));
+        assert!(!is_gone(KEY));
+        assert_eq!(log().matches("cannot be read").count(), 1, "{}", log());
+
+        std::fs::remove_dir(folder.path("weather.yaml")).unwrap();
+        folder.write("weather.yaml", &format!("{CONFIG}security: {{hosts: [new.example.com]}}\n"));
+        eventually("the configuration is back", || ping(address, "new.example.com", KEY, "") == 200);
+        terminate(&mut child);
+    }
+
+    /// A pipe would be waited for without an end.
+    #[test]
+    fn a_pipe_is_no_configuration_and_no_key() {
+        let folder = Folder::new(CONFIG);
+        for name in ["pipe", "key"] {
+            assert!(Command::new("mkfifo").arg(folder.path(name)).status().unwrap().success());
+        }
+        let refused = |mut command: Command| {
+            let mut child = command.spawn().unwrap();
+            eventually("it ends", || child.try_wait().unwrap().is_some());
+            let mut said = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            said
+        };
+        let mut command = program();
+        let said = refused({
+            command.args(["serve", "--config"]).arg(folder.path("pipe"));
+            command
+        });
+        let told = format!("Error: {} cannot be read: it is no regular file\n", folder.path("pipe").display());
+        assert!(said.ends_with(&told), "{said}");
+        let said = refused(folder.serve(&["--keys", folder.path("key").to_str().unwrap()]));
+        assert!(said.contains("it is no regular file") && said.contains("it has no keys"), "{said}");
+        let mut running = Running::start({
+            let mut command = folder.serve(&[]);
+            command.env("MOORING_API_KEY", KEY);
+            command
+        });
+        running.line("listening");
+        std::fs::rename(folder.path("pipe"), folder.path("weather.yaml")).unwrap();
+        running.line("weather.yaml cannot be read: it is no regular file");
+        running.signal("TERM");
+        running.line("stopped");
+    }
+
     #[test]
     fn one_file_may_hold_the_key() {
         let folder = Folder::new(CONFIG);
