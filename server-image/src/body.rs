@@ -176,7 +176,34 @@ const GATHERED_MAXIMUM: usize = 64 * 1024;
 /// takes longer flows from then on as it comes. It is for the same proxies as [`discard`]: while they have not noticed yet
 /// that the request has no more bytes, they close the connection when the answer's head arrives, and what has not arrived
 /// by then is lost to their client (golang/go issue 40747). On a busy node they take tens of milliseconds to notice.
-pub async fn gathered(mut body: Body) -> Body {
+pub async fn gathered(body: Body) -> Body {
+    match gather(body).await {
+        Gathered::Whole(frames) => whole(frames),
+        Gathered::Part(frames, rest) => part(frames, rest),
+        Gathered::Broken(frames, error) => {
+            let frames = frames.into_iter().map(Ok).chain([Err(error)]);
+            StreamBody::new(futures::stream::iter(frames)).boxed_unsync()
+        }
+    }
+}
+
+/// The same for an answer of which a part is of no use: the error, where it breaks off before any of it has left.
+pub async fn unbroken(body: Body) -> Result<Body, BodyError> {
+    match gather(body).await {
+        Gathered::Whole(frames) => Ok(whole(frames)),
+        Gathered::Part(frames, rest) => Ok(part(frames, rest)),
+        Gathered::Broken(_, error) => Err(error),
+    }
+}
+
+/// What has come of an answer within a moment.
+enum Gathered {
+    Whole(Vec<Frame<Bytes>>),
+    Part(Vec<Frame<Bytes>>, Body),
+    Broken(Vec<Frame<Bytes>>, BodyError),
+}
+
+async fn gather(mut body: Body) -> Gathered {
     let (mut begun, mut due) = (None, None);
     let (mut frames, mut length, mut says_something) = (Vec::new(), 0, false);
     while length < GATHERED_MAXIMUM {
@@ -191,25 +218,21 @@ pub async fn gathered(mut body: Body) -> Body {
             frame
         };
         match frame {
-            None => return whole(frames),
-            Some(Err(error)) => {
-                frames.push(Err(error));
-                return StreamBody::new(futures::stream::iter(frames)).boxed_unsync();
-            }
+            None => return Gathered::Whole(frames),
+            Some(Err(error)) => return Gathered::Broken(frames, error),
             Some(Ok(frame)) => {
                 if !says_something && !frame.data_ref().is_some_and(|data| is_silent(data)) {
                     (says_something, due) = (true, None);
                 }
                 length += frame.data_ref().map_or(0, Bytes::len);
-                frames.push(Ok(frame));
+                frames.push(frame);
                 if body.is_end_stream() {
-                    return whole(frames);
+                    return Gathered::Whole(frames);
                 }
             }
         }
     }
-    let rest = futures::stream::unfold(body, |mut body| async move { Some((body.frame().await?, body)) });
-    StreamBody::new(futures::stream::iter(frames).chain(rest)).boxed_unsync()
+    Gathered::Part(frames, body)
 }
 
 /// Whether these are events of an event stream without any data, as many servers begin their streams: an id to resume
@@ -224,14 +247,19 @@ fn is_silent(events: &[u8]) -> bool {
 }
 
 /// An answer that has ended; with trailers it stays in its pieces.
-fn whole(frames: Vec<Result<Frame<Bytes>, BodyError>>) -> Body {
-    let data =
-        |frame: &Result<Frame<Bytes>, BodyError>| frame.as_ref().ok().and_then(|frame| frame.data_ref().cloned());
+fn whole(frames: Vec<Frame<Bytes>>) -> Body {
+    let data = |frame: &Frame<Bytes>| frame.data_ref().cloned();
     match frames.iter().map(data).collect::<Option<Vec<_>>>().as_deref() {
         Some([piece]) => full(piece.clone()),
         Some(pieces) => full(pieces.concat()),
-        None => StreamBody::new(futures::stream::iter(frames)).boxed_unsync(),
+        None => StreamBody::new(futures::stream::iter(frames.into_iter().map(Ok))).boxed_unsync(),
     }
+}
+
+/// An answer of which these have come.
+fn part(frames: Vec<Frame<Bytes>>, rest: Body) -> Body {
+    let rest = futures::stream::unfold(rest, |mut rest| async move { Some((rest.frame().await?, rest)) });
+    StreamBody::new(futures::stream::iter(frames.into_iter().map(Ok)).chain(rest)).boxed_unsync()
 }
 
 fn declared_length(headers: &HeaderMap) -> Option<u64> {

@@ -219,7 +219,9 @@ impl Exchange {
             let answer = async {
                 match (work, &rules.backend) {
                     (Work::Answer(answer), _) => Ok(answer.await),
-                    (Work::Relay(outgoing), Backend::Http(relay)) => relay.exchange(&outgoing, &seen).await,
+                    (Work::Relay(outgoing), Backend::Http(relay)) => {
+                        unbroken(relay.exchange(&outgoing, &seen).await?).await
+                    }
                     // On the heap, so that it takes no room in the calls of other backends.
                     (Work::Relay(outgoing), Backend::Sse(relay)) => {
                         Box::pin(bridge::answer(&door, relay, outgoing, principal.subject(), &seen)).await
@@ -261,6 +263,19 @@ impl Exchange {
         let terms = Terms { deadline: None, failed: None, end: Some(end), comments, in_flight: Some(self.in_flight) };
         response.map(|body| stream::under(terms, body))
     }
+}
+
+/// The answer as it is, unless it breaks off at its beginning and is of no use in parts: then there is none.
+async fn unbroken(response: Response<Body>) -> Answer {
+    if headers::is_event_stream(response.headers()) {
+        return Ok(response);
+    }
+    let (head, body) = response.into_parts();
+    let body = body::unbroken(body).await.map_err(|error| {
+        tracing::info!(%error, cause = log::cause(error.as_ref()), "an answer broke off");
+        Refusal::BackendBroken
+    })?;
+    Ok(Response::from_parts(head, body))
 }
 
 /// Counts and logs a failure of one exchange, once: a call that is too slow is noticed both where its answer is waited for and

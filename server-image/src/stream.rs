@@ -31,7 +31,7 @@ pub type Failed = Arc<dyn Fn(&Refusal) + Send + Sync>;
 pub struct Terms {
     /// When the answer must have ended.
     pub deadline: Option<Instant>,
-    /// Is told of an answer that its deadline cut off.
+    /// Is told of an answer that breaks off, or is cut off by its deadline.
     pub failed: Option<Failed>,
     /// For event streams: when the stream must end.
     pub end: Option<End>,
@@ -85,10 +85,9 @@ impl Answer {
         self.inner = crate::body::empty();
     }
 
-    /// Tells that the deadline cut it off.
-    fn cut(&self) {
+    fn fails(&self, refusal: &Refusal) {
         if let Some(failed) = &self.failed {
-            failed(&Refusal::BackendSlow);
+            failed(refusal);
         }
     }
 }
@@ -113,14 +112,14 @@ impl HttpBody for Answer {
         if this.is_overdue(cx) {
             if this.end.is_none() {
                 this.stop();
-                this.cut();
+                this.fails(&Refusal::BackendSlow);
                 return Poll::Ready(Some(Err(Overdue.into()))); // it must be seen to be cut off
             }
             // An event stream may end anywhere; what it has to say about the timeout goes first.
             let last = Pin::new(&mut this.inner).poll_frame(cx);
             this.stop();
             if !matches!(last, Poll::Ready(None)) {
-                this.cut();
+                this.fails(&Refusal::BackendSlow);
             }
             return if last.is_ready() { last } else { Poll::Ready(None) };
         }
@@ -136,6 +135,7 @@ impl HttpBody for Answer {
                 this.ended = true;
                 if let Some(Err(error)) = &end {
                     tracing::info!(%error, cause = cause(error.as_ref()), "an answer broke off");
+                    this.fails(&Refusal::BackendBroken);
                 }
                 Poll::Ready(end)
             }

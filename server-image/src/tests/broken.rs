@@ -12,8 +12,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-use super::front::Front;
-use super::sessions::fleet::{CALL, Fleet};
+use super::front::{Front, http_config};
+use super::sessions::fleet::{CALL, Fleet, answer};
 
 const NOTED: &str = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\"}\n\n";
 const ANSWERED: &str = "data: {\"jsonrpc\":\"2.0\",\"id\":\"c\",\"result\":{}}\n\n";
@@ -174,4 +174,35 @@ async fn what_came_with_the_break_of_a_stream_reaches_the_client() {
 async fn a_stream_that_breaks_off_before_it_says_anything_has_begun() {
     let breaking = Breaking::start(EVENTS, &[""]).await;
     everywhere(&breaking, &["GET"], |said, how| assert!(said.contains(" 200"), "{how}: {said:?}")).await;
+}
+
+const SHORT: &str = "Content-Type: application/json\r\nContent-Length: 100";
+
+/// Nothing of it has left yet, so its client is told what has happened, with the id that it waits for.
+#[tokio::test]
+async fn an_object_that_breaks_off_is_a_failure_of_the_server() {
+    let breaking = Breaking::start(SHORT, &["{\"jsonrpc\":\"2.0\",\"id\":\"c\",\"res"]).await;
+    let fleet = pods(&breaking).await;
+    let session = fleet.initialize(0).await;
+    for number in [0, 1] {
+        let front = &fleet.pods[number];
+        let (status, said) = answer(front, "POST", Some(&session)).await;
+        assert_eq!(status, 502, "{number}: {said}");
+        assert!(said.contains("\"id\":\"c\"") && said.contains("the MCP server"), "{number}: {said}");
+        let errors = fleet.pods.iter().map(Front::backend_errors).collect::<Vec<_>>();
+        assert_eq!(errors, [vec![format!("{{reason=\"backend_broken\"}} {}", 2 * number + 1)], vec![]], "{number}");
+        assert_eq!(answer(front, "DELETE", Some(&session)).await.0, 502, "{number}");
+    }
+}
+
+/// A long one has left in part. It is counted all the same.
+#[tokio::test]
+async fn an_object_that_breaks_off_late_breaks_off_and_is_counted() {
+    let long = format!("{{\"x\":\"{}", "x".repeat(100_000)).leak();
+    let breaking =
+        Breaking::start("Content-Type: application/json\r\nContent-Length: 200000", vec![&*long].leak()).await;
+    everywhere(&breaking, &["POST"], |said, how| assert!(said.ends_with(&*long), "{how}: {} bytes", said.len())).await;
+    let front = Front::new(&http_config(breaking.port));
+    assert!(front.ask(front.post(CALL)).await.into_body().collect().await.is_err());
+    assert_eq!(front.backend_errors(), ["{reason=\"backend_broken\"} 1"]);
 }
