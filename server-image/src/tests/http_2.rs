@@ -162,25 +162,28 @@ async fn a_head_without_end_ends_the_connection_and_nothing_else() {
     }
 }
 
-/// The library sends no 100 (Continue) in HTTP/2: who asks for it is refused without a body, and served once that comes.
+/// The library sends no 100 (Continue) in HTTP/2: who waits for it is refused without a body, and served once that comes.
 #[tokio::test]
-async fn who_waits_for_a_word_before_the_body_is_not_held_up_by_a_refusal() {
+async fn a_refusal_does_not_wait_for_the_body_of_who_waits_for_a_word() {
     let backend = Backend::start(|_| async { refusal::json(StatusCode::OK, "1".into()) }).await;
     let front = Front::new(&http_config(backend.port));
     let mut client = Client::connect(front.listen().await).await;
-    let with = |key: &str| {
-        let field = |name: &str, value: &str| {
-            let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
-            [vec![0x10], text(name), text(value)].concat()
-        };
-        let fields = [("expect", "100-continue"), ("content-type", "application/json"), ("x-api-key", key)];
-        [head("POST", "/weather/mcp"), fields.map(|(name, value)| field(name, value)).concat()].concat()
+    let with = |fields: &[(&str, &str)]| {
+        let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+        let fields = fields.iter().map(|(name, value)| [vec![0x10], text(name), text(value)].concat());
+        [head("POST", "/weather/mcp"), fields.collect::<Vec<_>>().concat()].concat()
     };
-    client.send(&frame(HEADERS, END_HEADERS, 1, &with("wrong"))).await;
+    let expect = ("expect", "100-continue");
+    let unexpecting = frame(HEADERS, END_HEADERS, 1, &with(&[]));
+    client.send(&[unexpecting, frame(HEADERS, END_HEADERS, 3, &with(&[expect]))].concat()).await;
     client.answered(1).await;
-    assert_eq!((front.refused("unauthorized"), backend.calls()), (1, 0));
-    client.send(&frame(HEADERS, END_HEADERS, 3, &with(front.key.expose()))).await;
-    client.send(&frame(DATA, END_STREAM, 3, br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#)).await;
-    client.answered(3).await;
+    let read = client.read.lock().unwrap().clone();
+    let answers = frames(&read).into_iter().filter(|(kind, ..)| *kind == HEADERS).map(|(_, stream, _)| stream);
+    assert_eq!(answers.collect::<Vec<_>>(), [3, 1], "the other waited for its body a moment");
+    assert_eq!((front.refused("unauthorized"), backend.calls()), (2, 0));
+    let fields = [expect, ("content-type", "application/json"), ("x-api-key", front.key.expose())];
+    client.send(&frame(HEADERS, END_HEADERS, 5, &with(&fields))).await;
+    client.send(&frame(DATA, END_STREAM, 5, br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#)).await;
+    client.answered(5).await;
     assert_eq!(backend.calls(), 1);
 }
