@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
@@ -61,30 +61,19 @@ async fn serve(
     writing.close();
     let mut client = Client {
         door,
-        answers,
+        answers: answers.clone(),
         calls: calls.clone(),
         answering: TaskTracker::new(),
+        unanswered: watch::Sender::new(0),
         revision: None,
         running: HashMap::new(),
     };
-    let mut input = BufReader::new(input);
-    loop {
-        let limit = client.door.rules().map_or(0, |rules| rules.body_bytes);
-        let next = tokio::select! {
-            next = line(&mut input, limit) => next?,
-            () = stop.asked() => Line::End,
-            () = client.answers.closed() => Line::End,
-        };
-        let begun = match next {
-            Line::End => break,
-            Line::TooLong => Err(Refusal::TooLarge { limit }.message(&Waiting::Nobody)),
-            Line::Whole(bytes) if bytes.trim_ascii().is_empty() => Ok(()),
-            Line::Whole(bytes) => client.receive(&bytes),
-        };
-        if let Err(refused) = begun {
-            let _ = client.answers.send(refused).await; // nobody reads: the loop ends
-        }
+    tokio::select! {
+        ended = client.read(input) => ended?,
+        () = stop.asked() => {}
+        () = answers.closed() => {}
     }
+    drop(answers);
     drop(client); // what is running holds the channel open until it has answered
     calls.close();
     tracing::info!(running = calls.len(), "end of input");
@@ -108,13 +97,51 @@ struct Client {
     calls: TaskTracker,
     /// One task for each message or batch, which waits for its requests. The writer waits for these.
     answering: TaskTracker,
+    /// Messages and batches whose answer is not on its way yet.
+    unanswered: watch::Sender<usize>,
     /// The revision that the handshake settled.
     revision: Option<&'static str>,
     /// Requests by their ids, as they were written.
     running: HashMap<String, AbortHandle>,
 }
 
+/// A message or batch, counted as unanswered for as long as this lives.
+struct Unanswered(watch::Sender<usize>);
+
+impl Unanswered {
+    fn count(all: &watch::Sender<usize>) -> Self {
+        all.send_modify(|count| *count += 1);
+        Self(all.clone())
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}
+
 impl Client {
+    /// Reads until the end of input, and begins what it reads. While as much is unanswered as may be, or while nobody reads
+    /// the answers, it reads nothing, and the client waits.
+    async fn read(&mut self, input: impl AsyncRead + Unpin) -> io::Result<()> {
+        let mut input = BufReader::new(input);
+        let mut unanswered = self.unanswered.subscribe();
+        loop {
+            let (limit, most) = self.door.rules().map_or((0, 1), |rules| (rules.body_bytes, rules.requests));
+            let _ = unanswered.wait_for(|count| *count < most).await; // we hold the sender
+            let begun = match line(&mut input, limit).await? {
+                Line::End => return Ok(()),
+                Line::TooLong => Err(Refusal::TooLarge { limit }.message(&Waiting::Nobody)),
+                Line::Whole(bytes) if bytes.trim_ascii().is_empty() => Ok(()),
+                Line::Whole(bytes) => self.receive(&bytes),
+            };
+            if let Err(refused) = begun {
+                let _ = self.answers.send(refused).await; // nobody reads: `serve` ends
+            }
+        }
+    }
+
     /// Begins what a line asks for. The error is the answer to what is refused at once.
     fn receive(&mut self, bytes: &[u8]) -> Result<(), String> {
         let reading = peek(bytes).map_err(|refusal| refusal.message(&Waiting::Nobody))?;
@@ -156,8 +183,9 @@ impl Client {
             self.running.insert(id.get().to_owned(), call.abort_handle());
             calls.push(call);
         }
-        let answers = self.answers.clone();
+        let (answers, unanswered) = (self.answers.clone(), Unanswered::count(&self.unanswered));
         self.answering.spawn(async move {
+            let _unanswered = unanswered;
             let text = match tokio::time::timeout(longest, join_all(calls)).await {
                 Ok(ended) => {
                     // What was cancelled is not answered.

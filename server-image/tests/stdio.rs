@@ -9,6 +9,9 @@ mod tests {
     use std::io::{BufRead as _, BufReader, Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
     use std::process::{ChildStdin, ChildStdout, Stdio};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread::JoinHandle;
 
     use serde_json::{Value, json};
 
@@ -266,6 +269,78 @@ mod tests {
         drop(std::mem::replace(&mut server.output, BufReader::new(devoid())));
         server.send(&request("2", "ping", ""));
         assert!(server.running.child.wait().unwrap().success());
+    }
+
+    /// Sends lines for as long as they are taken; returns how many were once no more are.
+    fn flood(mut input: ChildStdin, lines: impl Iterator<Item = String> + Send + 'static) -> (usize, JoinHandle<()>) {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&sent);
+        let flood = std::thread::spawn(move || {
+            for line in lines {
+                if writeln!(input, "{line}").is_err() {
+                    return; // the server has left
+                }
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        let (mut last, mut polls) = (0, 0);
+        super::common::eventually("no more is taken", || {
+            let now = sent.load(Ordering::SeqCst);
+            polls = if now > 0 && now == last { polls + 1 } else { 0 };
+            last = now;
+            polls == 50
+        });
+        (last, flood)
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_is_not_read_either() {
+        let (_api, config) = api();
+        let mut config: Value = serde_json::from_str(&config).unwrap();
+        config["limits"]["requests"] = 5.into();
+        let mut server = Server::start(&config.to_string(), &[]);
+        let pings = (0..50_000).map(|id| request(&id.to_string(), "ping", ""));
+        let (sent, flood) = flood(server.input.take().unwrap(), pings);
+        assert!(sent < 10_000, "{sent} pings are held");
+        // Nothing is lost: once it reads, all is answered.
+        let mut ids: Vec<_> = (0..50_000).map(|_| server.next()["id"].as_u64().unwrap()).collect();
+        ids.sort_unstable();
+        assert!(ids.into_iter().eq(0..50_000));
+        flood.join().unwrap();
+        assert_eq!(server.end(), "");
+    }
+
+    #[test]
+    fn as_many_requests_run_at_once_as_may() {
+        let (api, config) = api();
+        let mut config: Value = serde_json::from_str(&config).unwrap();
+        config["limits"]["requests"] = 2.into();
+        let mut server = Server::start(&config.to_string(), &[]);
+        for id in ["1", "2"] {
+            server.send(&request(id, "tools/call", r#""name":"forecast""#));
+        }
+        server.send(&request("3", "ping", ""));
+        let (mut one, _) = api.accept().unwrap();
+        let (mut other, _) = api.accept().unwrap();
+        answer(&mut one, "{}");
+        assert!([1, 2].contains(&server.next()["id"].as_u64().unwrap()));
+        assert_eq!(server.next()["id"], 3);
+        answer(&mut other, "{}");
+        server.next();
+        assert_eq!(server.end(), "");
+    }
+
+    #[test]
+    fn a_signal_ends_it_while_nobody_reads() {
+        let (_api, config) = api();
+        for line in ["oops".to_owned(), request("1", "ping", "")] {
+            let mut server = Server::start(&config, &["--shutdown-timeout", "0.2"]);
+            let (_, flood) = flood(server.input.take().unwrap(), std::iter::repeat(line));
+            server.running.signal("TERM");
+            super::common::eventually("it ends", || server.running.child.try_wait().unwrap().is_some());
+            assert!(server.running.child.wait().unwrap().success());
+            flood.join().unwrap();
+        }
     }
 
     /// The output of a process that has none.
