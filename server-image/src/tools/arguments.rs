@@ -28,7 +28,8 @@ pub fn read(raw: Option<&RawValue>) -> Result<Arguments<'_>, String> {
 
 /// Compiles a schema. A `$ref` never reaches the network or a file.
 pub fn compile(schema: &serde_json::Map<String, Value>) -> Result<Validator, String> {
-    jsonschema::validator_for(&Value::Object(schema.clone())).map_err(|error| format!("inputSchema: {error}"))
+    jsonschema::validator_for(&Value::Object(schema.clone()))
+        .map_err(|error| format!("inputSchema{}: {error}", error.instance_path().as_str().replace('/', ".")))
 }
 
 /// What is wrong with the arguments, in words for the model that made them.
