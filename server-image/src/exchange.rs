@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::header::{ALLOW, CONTENT_TYPE};
+use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use tokio::time::Instant;
@@ -244,12 +244,15 @@ impl Exchange {
     }
 
     /// Streams an answer back, until `deadline` where there is one.
-    pub fn stream_back(mut self, response: Response<Body>, deadline: Option<Instant>) -> Response<Body> {
+    pub fn stream_back(mut self, mut response: Response<Body>, deadline: Option<Instant>) -> Response<Body> {
         let mut terms = Terms { deadline, failed: Some(self.failed), end: None, comments: false, in_flight: None };
         if headers::is_event_stream(response.headers()) {
             self.in_flight.as_stream(&self.door.metrics);
             // In a compressed stream nothing can be written between the events.
             terms.comments = !headers::is_coded(response.headers());
+            if terms.comments {
+                response.headers_mut().remove(CONTENT_LENGTH); // it gets longer with each of them
+            }
             terms.end = Some(Box::pin(self.door.until_unwelcome(self.principal, deadline.is_some())));
         }
         terms.in_flight = Some(self.in_flight);

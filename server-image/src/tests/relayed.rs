@@ -12,6 +12,7 @@ use tokio::sync::{Mutex, Notify, mpsc};
 
 use super::backend::{Backend, endless, feed};
 use super::front::{Front, collect, http_config, next, text};
+use super::sessions::fleet::{Fleet, SESSION, request};
 use super::{eventually, pass};
 use crate::body::{Body, full, gathered};
 use crate::clock;
@@ -224,6 +225,51 @@ async fn events_arrive_one_by_one_and_uncompressed() {
     drop(sender);
     assert_eq!(next(&mut response).await, None);
     assert_eq!(backend.last().headers()["accept-encoding"], "identity");
+}
+
+/// With a comment it is longer than its server says, and what is beyond that would be taken for the next answer.
+#[tokio::test]
+async fn a_stream_that_gets_comments_has_no_length() {
+    const EVENTS: [&str; 2] = ["data: 1\n\n", "data: 2\n\n"];
+    let goes_on = Arc::new(Notify::new());
+    let waits = Arc::clone(&goes_on);
+    let backend = Backend::start(move |request| {
+        let waits = Arc::clone(&waits);
+        async move {
+            if request.body().windows(12).any(|bytes| bytes == b"\"initialize\"") {
+                let mut response = json(StatusCode::OK, "{}".into());
+                response
+                    .headers_mut()
+                    .insert(SESSION, HeaderValue::from_static("0b6f4d5e-8f0e-4f43-9e58-000000000000"));
+                return response;
+            }
+            let (sender, body) = feed();
+            sender.send(EVENTS[0].into()).unwrap();
+            tokio_util::task::TaskTracker::new().spawn(async move {
+                waits.notified().await;
+                sender.send(EVENTS[1].into()).unwrap();
+            });
+            let mut response = event_stream(body);
+            response.headers_mut().insert("content-length", EVENTS.concat().len().into());
+            response
+        }
+    })
+    .await;
+    let fleet = Fleet::of(&[&backend, &backend], |config| config["limits"]["callTimeoutMs"] = 60_000.into()).await;
+    let session = fleet.initialize(0).await;
+    for (number, method) in [(0, "POST"), (0, "GET"), (1, "POST"), (1, "GET")] {
+        let front = &fleet.pods[number];
+        let mut response = front.ask(request(front, method, Some(&session))).await;
+        assert!(!response.headers().contains_key("content-length"), "{method}: {:?}", response.headers());
+        assert_eq!(next(&mut response).await.unwrap(), EVENTS[0]);
+        if number > 0 {
+            continue; // the connection between pods would be taken for dead when time leaps
+        }
+        let (comment, ()) = tokio::join!(next(&mut response), pass(SILENCE));
+        assert_eq!(comment.unwrap(), ": keep-alive\n\n", "{method}");
+        goes_on.notify_one();
+        assert_eq!(text(response).await, (200, EVENTS[1].into()), "{method}");
+    }
 }
 
 /// Asked for `identity`, a server may still compress. Between the events of such a stream nothing can be written.
