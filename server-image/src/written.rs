@@ -3,13 +3,10 @@
 
 mod shape;
 
-use std::fmt;
-
 use mooring_contract::Config;
 use mooring_contract::config::{VERSION, check_version};
-use mooring_contract::document;
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
+use mooring_contract::document::{self, Document, twice};
+use serde_json::Value;
 
 /// Where a Kubernetes object stands in its place.
 const KUBERNETES: &str = "it is a Kubernetes object; the file to name here is what `mooring render` prints of it as config.json, or one of \
@@ -34,7 +31,7 @@ pub fn understand(bytes: &[u8]) -> Result<Config, String> {
     check_version(version).map_err(|error| error.to_string())?;
     // The operator's files may be newer than this build; a person's field that is not read is a mistake.
     shape::check(&document, version > VERSION).map_err(|error| error.to_string())?;
-    document::understand(document::Document(document)).map_err(|error| error.to_string())
+    document::understand(Document(document)).map_err(|error| error.to_string())
 }
 
 /// JSON is hardly ever no YAML; where it is meant, its own reader tells better what is wrong.
@@ -72,85 +69,6 @@ fn of_yaml(error: &serde_saphyr::Error) -> String {
             format!("a number must be finite at line {} column {}", location.line(), location.column())
         }
         error => format!("it is no YAML: {error}"),
-    }
-}
-
-fn twice(key: &str) -> String {
-    format!("{} is there twice", if is_name(key) { key } else { "a field" })
-}
-
-/// Whether a key is the name of a field; anything else may be a value, with a secret, that lacks its colon or its quotes.
-fn is_name(key: &str) -> bool {
-    key.bytes().all(|byte| byte.is_ascii_alphabetic())
-}
-
-/// A value of which no object has a key twice.
-struct Document(Value);
-
-impl<'de> Deserialize<'de> for Document {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Any;
-        impl<'de> Visitor<'de> for Any {
-            type Value = Document;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a value")
-            }
-
-            fn visit_bool<E>(self, value: bool) -> Result<Document, E> {
-                Ok(Document(Value::Bool(value)))
-            }
-
-            fn visit_i64<E>(self, value: i64) -> Result<Document, E> {
-                Ok(Document(value.into()))
-            }
-
-            fn visit_u64<E>(self, value: u64) -> Result<Document, E> {
-                Ok(Document(value.into()))
-            }
-
-            fn visit_f64<E: Error>(self, value: f64) -> Result<Document, E> {
-                let number = Number::from_f64(value).ok_or_else(|| E::custom("a number must be finite"))?;
-                Ok(Document(Value::Number(number)))
-            }
-
-            fn visit_str<E>(self, value: &str) -> Result<Document, E> {
-                Ok(Document(value.into()))
-            }
-
-            fn visit_unit<E>(self) -> Result<Document, E> {
-                Ok(Document(Value::Null))
-            }
-
-            fn visit_none<E>(self) -> Result<Document, E> {
-                Ok(Document(Value::Null))
-            }
-
-            fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Document, D::Error> {
-                Document::deserialize(deserializer)
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Document, A::Error> {
-                let mut values = Vec::new();
-                while let Some(Document(value)) = items.next_element()? {
-                    values.push(value);
-                }
-                Ok(Document(Value::Array(values)))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Document, A::Error> {
-                let mut values = Map::new();
-                while let Some(key) = entries.next_key::<String>()? {
-                    if values.contains_key(&key) {
-                        return Err(A::Error::custom(twice(&key)));
-                    }
-                    let Document(value) = entries.next_value()?;
-                    values.insert(key, value);
-                }
-                Ok(Document(Value::Object(values)))
-            }
-        }
-        deserializer.deserialize_any(Any)
     }
 }
 

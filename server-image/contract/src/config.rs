@@ -215,10 +215,10 @@ impl Config {
             #[serde(default = "this_version")]
             version: u32,
         }
-        let document: serde_json::Value = serde_json::from_slice(bytes)?; // its errors have a place and no value
-        let Versioned { version } = understand(Document(document.clone()))?;
+        let document: Document = serde_json::from_slice(bytes)?; // its errors have a place and no value
+        let Versioned { version } = understand(document.clone())?;
         check_version(version)?;
-        Ok(understand(Document(document))?)
+        Ok(understand(document)?)
     }
 
     /// The file's text: deterministic, so that the same spec gives the same bytes.
@@ -326,6 +326,16 @@ mod tests {
         value["security"]["requireMoonPhase"] = true.into();
         let error = Config::parse(value.to_string().as_bytes()).unwrap_err();
         assert!(error.to_string().contains("requireMoonPhase"), "{error}");
+    }
+
+    #[test]
+    fn a_key_that_is_there_twice_refuses_the_file() {
+        let text = config().to_json().unwrap();
+        for (key, before) in [("security", r#""security":"#), ("hosts", r#""hosts":"#), ("port", r#""port":"#)] {
+            let twice = text.replace(before, &format!("{before}7,{before}"));
+            let error = Config::parse(twice.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(&format!("{key} is there twice at line 1 column")), "{error}");
+        }
     }
 
     #[test]

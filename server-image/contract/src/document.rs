@@ -1,12 +1,14 @@
 //! A configuration on its way from JSON to its types. Whatever is wrong with it is told with the place and with what is
 //! expected there, and never with what was found: values are secrets at times, also in the wrong place.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 
 use serde::de::value::{MapAccessDeserializer, MapDeserializer, SeqDeserializer};
-use serde::de::{self, Deserialize, Deserializer, Expected, IntoDeserializer, Unexpected, Visitor};
+use serde::de::{
+    self, Deserialize, Deserializer, Expected, IntoDeserializer, MapAccess, SeqAccess, Unexpected, Visitor,
+};
 use serde::forward_to_deserialize_any;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 /// Why a document is not understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,6 +69,84 @@ pub fn understand<'de, T: Deserialize<'de>>(document: impl Deserializer<'de, Err
 /// A document, or a part of one.
 #[derive(Clone, Debug)]
 pub struct Document(pub Value);
+
+/// As it stands in a file, of which no object has a key twice: whoever reads it would take one, and others the other.
+impl<'de> Deserialize<'de> for Document {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+        impl<'de> Visitor<'de> for Any {
+            type Value = Document;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a value")
+            }
+
+            fn visit_bool<E>(self, value: bool) -> Result<Document, E> {
+                Ok(Document(Value::Bool(value)))
+            }
+
+            fn visit_i64<E>(self, value: i64) -> Result<Document, E> {
+                Ok(Document(value.into()))
+            }
+
+            fn visit_u64<E>(self, value: u64) -> Result<Document, E> {
+                Ok(Document(value.into()))
+            }
+
+            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Document, E> {
+                let number = Number::from_f64(value).ok_or_else(|| E::custom("a number must be finite"))?;
+                Ok(Document(Value::Number(number)))
+            }
+
+            fn visit_str<E>(self, value: &str) -> Result<Document, E> {
+                Ok(Document(value.into()))
+            }
+
+            fn visit_unit<E>(self) -> Result<Document, E> {
+                Ok(Document(Value::Null))
+            }
+
+            fn visit_none<E>(self) -> Result<Document, E> {
+                Ok(Document(Value::Null))
+            }
+
+            fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Document, D::Error> {
+                Document::deserialize(deserializer)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Document, A::Error> {
+                let mut values = Vec::new();
+                while let Some(Document(value)) = items.next_element()? {
+                    values.push(value);
+                }
+                Ok(Document(Value::Array(values)))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Document, A::Error> {
+                let mut values = Map::new();
+                while let Some(key) = entries.next_key::<String>()? {
+                    if values.contains_key(&key) {
+                        return Err(de::Error::custom(twice(&key)));
+                    }
+                    let Document(value) = entries.next_value()?;
+                    values.insert(key, value);
+                }
+                Ok(Document(Value::Object(values)))
+            }
+        }
+        deserializer.deserialize_any(Any)
+    }
+}
+
+/// That a key is there twice.
+pub fn twice(key: &str) -> String {
+    format!("{} is there twice", if is_name(key) { key } else { "a field" })
+}
+
+/// Whether a key is the name of a field; anything else may be a value, with a secret, that lacks its colon or its quotes.
+pub fn is_name(key: &str) -> bool {
+    key.bytes().all(|byte| byte.is_ascii_alphabetic())
+}
 
 impl IntoDeserializer<'_, Misfit> for Document {
     type Deserializer = Self;

@@ -2,6 +2,7 @@
 //! be beyond that, [`mooring_contract::Config::check`] knows.
 
 use mooring_contract::Invalid;
+use mooring_contract::document::is_name;
 use serde_json::{Map, Value};
 
 /// What belongs at a place.
@@ -175,7 +176,7 @@ fn check_fields(lists: &[&[Field]], values: &Map<String, Value>, place: &str, ne
         match fields().find(|Field(known, ..)| known == name) {
             Some(Field(_, _, shape)) => shape.check(value, &within(name), newer)?,
             None if newer => {}
-            None if !super::is_name(name) => {
+            None if !is_name(name) => {
                 let reason = "the name of a field there is none: write `name: value`, with a space after the colon";
                 return Err(Invalid::new(place, reason));
             }
