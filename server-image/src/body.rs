@@ -248,12 +248,12 @@ fn is_silent(events: &[u8]) -> bool {
 
 /// An answer that has ended; with trailers it stays in its pieces.
 fn whole(frames: Vec<Frame<Bytes>>) -> Body {
-    let data = |frame: &Frame<Bytes>| frame.data_ref().cloned();
-    match frames.iter().map(data).collect::<Option<Vec<_>>>().as_deref() {
-        Some([piece]) => full(piece.clone()),
-        Some(pieces) => full(pieces.concat()),
-        None => StreamBody::new(futures::stream::iter(frames.into_iter().map(Ok))).boxed_unsync(),
+    if !frames.iter().all(Frame::is_data) {
+        return StreamBody::new(futures::stream::iter(frames.into_iter().map(Ok))).boxed_unsync();
     }
+    let alone = frames.len() == 1;
+    let mut pieces = frames.into_iter().filter_map(|frame| frame.into_data().ok());
+    if alone { full(pieces.next().unwrap_or_default()) } else { full(pieces.collect::<Vec<_>>().concat()) }
 }
 
 /// An answer of which these have come.
