@@ -124,6 +124,8 @@ pub struct Cors {
 impl Cors {
     /// Default of `cors.maxAge`: 10 minutes.
     pub const MAX_AGE_SECONDS: u64 = 600;
+    /// The most that `cors.maxAge` may be: a day.
+    pub const MAX_AGE_SECONDS_MOST: u64 = 24 * 60 * 60;
 
     /// Whether nothing differs from the defaults.
     pub fn is_default(&self) -> bool {

@@ -435,6 +435,7 @@ async fn a_wrong_configuration_is_told_and_never_served() {
         ("source", json!({"tools": []}), "source.tools: declare at least one tool"),
         ("source", json!({"tools": vec![tool.clone(); 129]}), "source.tools: a server has at most 128 tools"),
         ("source", json!({"tools": [tool, tool]}), "source.tools[1]: another tool has the same name"),
+        ("security/cors", json!({"maxAgeSeconds": 86_401}), "security.cors.maxAgeSeconds: it must be at most 86400"),
         ("limits/headerCount", json!(u64::MAX), "limits.headerCount: 18446744073709551615 is not from 16 to 256"),
         ("limits/headerCount", json!(0), "limits.headerCount: 0 is not from 16 to 256"),
         ("limits/headerBytes", json!(0), "limits.headerBytes: 0 is not from 1024 to 65536"),
@@ -446,6 +447,11 @@ async fn a_wrong_configuration_is_told_and_never_served() {
         let error = refused(place, value);
         assert!(error.starts_with(said), "{error}");
     }
+    let mut config = http_config(1);
+    config["source"]["http"]["transport"] = "sse".into();
+    config["sessions"] = json!({"mode": "Stateless"});
+    let error = Front::unchecked(&config).door.status().config_error.unwrap();
+    assert!(error.starts_with("sessions.mode: Stateless does not go with transport sse"), "{error}");
 }
 
 #[tokio::test]

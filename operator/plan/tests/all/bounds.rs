@@ -1,6 +1,6 @@
 //! What the front door refuses, the API server refuses, too: both are asked for the bounds of every limit.
 
-use mooring_contract::config::{Limits, ToolRequest};
+use mooring_contract::config::{Cors, Limits, ToolRequest};
 use serde_json::Value;
 
 /// The least and the most of a field, in milliseconds where it is a duration.
@@ -38,4 +38,7 @@ fn the_bounds_of_the_front_door_are_those_of_the_api_server() {
     assert_eq!(bounds(timeout), (0, most), "above 0, in whole milliseconds");
     assert_eq!(least, 1);
     Limits::default().check().unwrap();
+    let rule = &spec["cors"]["properties"]["maxAge"]["x-kubernetes-validations"][0]["rule"];
+    assert!(rule.as_str().unwrap().ends_with("duration(self) <= duration('24h')"), "{rule}");
+    assert_eq!(Cors::MAX_AGE_SECONDS_MOST, 24 * 60 * 60);
 }

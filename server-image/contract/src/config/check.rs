@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Config, Override, Schema, Source, Tool, ToolHeader, ToolRequest};
+use super::{Config, Cors, Override, Schema, SessionMode, Source, Tool, ToolHeader, ToolRequest, Transport};
 use crate::Invalid;
 use crate::param_header::{is_token, param_headers};
 use crate::url_template;
@@ -61,7 +61,21 @@ impl Config {
                 check_backend_path(&backend.path).map_err(|reason| Invalid::new("source.http.path", reason))?;
             }
         }
+        if self.sessions.mode == SessionMode::Stateless && self.speaks_the_older_transport() {
+            return Err(Invalid::new(
+                "sessions.mode",
+                "Stateless does not go with transport sse, which is made of sessions",
+            ));
+        }
+        if self.security.cors.max_age_seconds > Cors::MAX_AGE_SECONDS_MOST {
+            let reason = format!("it must be at most {}", Cors::MAX_AGE_SECONDS_MOST);
+            return Err(Invalid::new("security.cors.maxAgeSeconds", reason));
+        }
         self.limits.check()
+    }
+
+    fn speaks_the_older_transport(&self) -> bool {
+        matches!(&self.source, Source::Http(backend) if backend.transport == Transport::Sse)
     }
 }
 
