@@ -16,6 +16,7 @@ use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
 use tokio::time::{Instant, timeout_at};
 
 use crate::clock;
+use crate::log::cause;
 use crate::refusal::Refusal;
 use crate::wire::fault::Fault;
 use crate::wire::load::Room;
@@ -177,7 +178,7 @@ const GATHERED_MAXIMUM: usize = 64 * 1024;
 /// that the request has no more bytes, they close the connection when the answer's head arrives, and what has not arrived
 /// by then is lost to their client (golang/go issue 40747). On a busy node they take tens of milliseconds to notice.
 pub async fn gathered(body: Body) -> Body {
-    match gather(body).await {
+    match gather(body, Patience::Moment).await {
         Gathered::Whole(frames) => whole(frames),
         Gathered::Part(frames, rest) => part(frames, rest),
         Gathered::Broken(frames, error) => {
@@ -187,34 +188,48 @@ pub async fn gathered(body: Body) -> Body {
     }
 }
 
-/// The same for an answer of which a part is of no use: the error, where it breaks off before any of it has left.
-pub async fn unbroken(body: Body) -> Result<Body, BodyError> {
-    match gather(body).await {
+/// The same for an answer of which a part is of no use: a refusal, where it breaks off before any of it has left.
+pub async fn unbroken(body: Body, patience: Patience) -> Result<Body, Refusal> {
+    match gather(body, patience).await {
         Gathered::Whole(frames) => Ok(whole(frames)),
         Gathered::Part(frames, rest) => Ok(part(frames, rest)),
-        Gathered::Broken(_, error) => Err(error),
+        Gathered::Broken(_, error) => {
+            tracing::info!(%error, cause = cause(error.as_ref()), "an answer broke off");
+            Err(Refusal::BackendBroken)
+        }
     }
 }
 
-/// What has come of an answer within a moment.
+/// How long the beginning of an answer is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// No longer than its client can tell.
+    Moment,
+    /// For ever: its client has other signs of life.
+    Endless,
+}
+
+/// What has come of an answer.
 enum Gathered {
     Whole(Vec<Frame<Bytes>>),
     Part(Vec<Frame<Bytes>>, Body),
     Broken(Vec<Frame<Bytes>>, BodyError),
 }
 
-async fn gather(mut body: Body) -> Gathered {
+async fn gather(mut body: Body, patience: Patience) -> Gathered {
     let (mut begun, mut due) = (None, None);
     let (mut frames, mut length, mut says_something) = (Vec::new(), 0, false);
     while length < GATHERED_MAXIMUM {
         // Most answers are there at once: no clock is read for them, and no timer made.
         let frame = if let Some(frame) = body.frame().now_or_never() {
             frame
+        } else if patience == Patience::Endless {
+            body.frame().await
         } else {
             let now = clock::instant();
             let begun = *begun.get_or_insert(now);
-            let patience = || if says_something { (begun + BEGINNING).max(now + MOMENT) } else { begun + HEAD_ALONE };
-            let Ok(frame) = timeout_at(*due.get_or_insert_with(patience), body.frame()).await else { break };
+            let until = || if says_something { (begun + BEGINNING).max(now + MOMENT) } else { begun + HEAD_ALONE };
+            let Ok(frame) = timeout_at(*due.get_or_insert_with(until), body.frame()).await else { break };
             frame
         };
         match frame {
@@ -257,9 +272,41 @@ fn whole(frames: Vec<Frame<Bytes>>) -> Body {
 }
 
 /// An answer of which these have come.
-fn part(frames: Vec<Frame<Bytes>>, rest: Body) -> Body {
-    let rest = futures::stream::unfold(rest, |mut rest| async move { Some((rest.frame().await?, rest)) });
-    StreamBody::new(futures::stream::iter(frames.into_iter().map(Ok)).chain(rest)).boxed_unsync()
+fn part(frames: Vec<Frame<Bytes>>, body: Body) -> Body {
+    StreamBody::new(futures::stream::iter(frames.into_iter().map(Ok)).chain(rest(body))).boxed_unsync()
+}
+
+/// What some servers begin a text with.
+const MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// An answer without the byte order mark at its beginning, for it is one nowhere else. Readers of event streams skip it
+/// there alone (HTML, "Parsing an event stream"), and readers of JSON may not know it at all.
+pub fn without_mark(mut body: Body) -> Body {
+    let unmarked = async move {
+        let (mut begin, mut broken) = (Bytes::new(), None);
+        while begin.len() < MARK.len() && MARK.starts_with(&begin) {
+            match body.frame().await {
+                None => break,
+                Some(Ok(frame)) => {
+                    let data = frame.into_data().unwrap_or_default();
+                    begin = if begin.is_empty() { data } else { [begin, data].concat().into() };
+                }
+                Some(Err(error)) => {
+                    broken = Some(Err(error));
+                    break;
+                }
+            }
+        }
+        let begin = begin.strip_prefix(MARK).map_or_else(|| begin.clone(), |rest| begin.slice_ref(rest));
+        let begin = (!begin.is_empty()).then(|| Ok(Frame::data(begin)));
+        futures::stream::iter(begin.into_iter().chain(broken)).chain(rest(body))
+    };
+    StreamBody::new(futures::stream::once(unmarked).flatten()).boxed_unsync()
+}
+
+/// The frames of a body.
+pub fn rest(body: Body) -> impl futures::Stream<Item = Result<Frame<Bytes>, BodyError>> + Send {
+    futures::stream::unfold(body, |mut body| async move { Some((body.frame().await?, body)) })
 }
 
 fn declared_length(headers: &HeaderMap) -> Option<u64> {
@@ -358,6 +405,34 @@ mod tests {
             if arrived > 0 {
                 assert_eq!((ask(None, least - 1).await, held.get()), (Refusal::BodiesFull, 0));
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_mark_is_taken_away_however_it_is_cut() {
+        let cases: [(&[&[u8]], &[u8]); 8] = [
+            (&[b"\xef\xbb\xbfdata"], b"data"),
+            (&[b"\xef\xbb\xbf", b"data"], b"data"),
+            (&[b"\xef", b"", b"\xbb", b"\xbfda", b"ta"], b"data"),
+            (&[b"\xef\xbb\xbf\xef\xbb\xbf"], b"\xef\xbb\xbf"),
+            (&[b"\xef", b"\xbbx", b"y"], b"\xef\xbbxy"),
+            (&[b"d", b"\xef\xbb\xbf"], b"d\xef\xbb\xbf"),
+            (&[b"\xef\xbb"], b"\xef\xbb"),
+            (&[], b""),
+        ];
+        for (pieces, expected) in cases {
+            for breaks in [false, true] {
+                let pieces: Vec<_> = pieces.iter().copied().map(Bytes::from_static).collect();
+                let end = futures::stream::iter(breaks.then(|| Err("gone".into())));
+                let mut body = without_mark(body_of(&pieces, end.boxed()));
+                let mut read = Vec::new();
+                while let Some(Ok(frame)) = body.frame().await {
+                    read.extend_from_slice(frame.data_ref().unwrap());
+                }
+                assert_eq!(read, expected, "{pieces:?}");
+            }
+            let body = without_mark(body_of(&[], futures::stream::iter([Err("gone".into())]).boxed()));
+            assert!(body.collect().await.is_err());
         }
     }
 

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::stream::{self, StreamExt as _};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, Response};
-use http_body::Frame;
+use http::{HeaderMap, HeaderValue, Response};
+use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt as _, StreamBody};
 use tokio::time::{Instant, timeout_at};
 
-use crate::body::{Body, BodyError};
+use crate::body::{self, Body, BodyError, Patience, rest, without_mark};
 use crate::clock;
 use crate::headers::{ACCEL_BUFFERING, essence, is_coded, is_event_stream};
 use crate::refusal::{INTERNAL_ERROR, Refusal, Waiting};
@@ -46,11 +46,11 @@ pub async fn patiently(deadline: Option<Instant>, mut answer: Awaited, waiting: 
     let (waiting, failed) = (waiting.clone(), Arc::clone(failed));
     let comment = stream::once(async { Ok(Frame::data(Bytes::from_static(COMMENT))) });
     let late = async move {
-        let answer = until(deadline, answer).await;
+        let answer = until(deadline, Box::pin(async { gathered(answer.await?).await })).await;
         if let Err(refusal) = &answer {
             failed(refusal);
         }
-        events(answer, &waiting)
+        events(answer, &waiting).await
     };
     let rest = stream::once(late).flatten();
     Ok(event_stream(StreamBody::new(comment.chain(rest)).boxed_unsync()))
@@ -72,8 +72,18 @@ pub fn event(message: &str) -> Bytes {
     Bytes::from(format!("event: message\ndata: {message}\n\n"))
 }
 
+/// A late answer that is to become one event, once all of it has come, or so much that it cannot be held: until the event
+/// has begun, something else can be told.
+async fn gathered(response: Response<Body>) -> Answer {
+    if is_coded(response.headers()) || !is_json(response.headers()) {
+        return Ok(response);
+    }
+    let (head, body) = response.into_parts();
+    Ok(Response::from_parts(head, body::unbroken(without_mark(body), Patience::Endless).await?))
+}
+
 /// The late answer as events.
-fn events(answer: Answer, waiting: &Waiting) -> stream::BoxStream<'static, Frames> {
+async fn events(answer: Answer, waiting: &Waiting) -> stream::BoxStream<'static, Frames> {
     let one = |text: String| -> stream::BoxStream<'static, Frames> {
         Box::pin(stream::once(async move { Ok(Frame::data(event(&text))) }))
     };
@@ -88,23 +98,33 @@ fn events(answer: Answer, waiting: &Waiting) -> stream::BoxStream<'static, Frame
             one(waiting.error(INTERNAL_ERROR, &message, None))
         }
         Ok(response) if response.status().is_success() && is_event_stream(response.headers()) => {
-            Box::pin(frames(response.into_body()))
-        }
-        Ok(response) if essence(response.headers()).eq_ignore_ascii_case("application/json") => {
-            let bytes = |text: &'static [u8]| stream::once(async move { Ok(Frame::data(Bytes::from_static(text))) });
-            let json = frames(response.into_body()).map(|frame| frame.map(|frame| frame.map_data(on_one_line)));
-            Box::pin(bytes(b"event: message\ndata: ").chain(json).chain(bytes(b"\n\n")))
+            Box::pin(rest(without_mark(response.into_body()))) // behind the comment it would be none
         }
         Ok(response) => {
-            let status = response.status();
-            let message = format!("The MCP server answered HTTP {status} without a message");
-            one(waiting.error(INTERNAL_ERROR, &message, None))
+            let (status, is_json, mut body) = (response.status(), is_json(response.headers()), response.into_body());
+            let begin = if is_json { body.frame().await } else { None };
+            let is_blank = match &begin {
+                None => true,
+                Some(begin) => body.is_end_stream() && begin.as_ref().is_ok_and(is_white),
+            };
+            if is_blank {
+                let message = format!("The MCP server answered HTTP {status} without a message");
+                return one(waiting.error(INTERNAL_ERROR, &message, None));
+            }
+            let bytes = |text: &'static [u8]| stream::once(async move { Ok(Frame::data(Bytes::from_static(text))) });
+            let json = stream::iter(begin).chain(rest(body));
+            let json = json.map(|frame| frame.map(|frame| frame.map_data(on_one_line)));
+            Box::pin(bytes(b"event: message\ndata: ").chain(json).chain(bytes(b"\n\n")))
         }
     }
 }
 
-fn frames(body: Body) -> impl stream::Stream<Item = Frames> + Send {
-    stream::unfold(body, |mut body| async move { body.frame().await.map(|frame| (frame, body)) })
+fn is_json(headers: &HeaderMap) -> bool {
+    essence(headers).eq_ignore_ascii_case("application/json")
+}
+
+fn is_white(frame: &Frame<Bytes>) -> bool {
+    frame.data_ref().is_some_and(|data| data.trim_ascii().is_empty())
 }
 
 /// A raw line break in JSON is white space between tokens, never part of a string; in an event it would end the line.
@@ -134,7 +154,14 @@ mod tests {
     }
 
     async fn late(answer: Answer) -> (StatusCode, String) {
-        let (refused, told) = (answer.as_ref().err().cloned(), Arc::new(Mutex::new(None)));
+        let refused = answer.as_ref().err().cloned();
+        let (status, text, told) = told_late(answer).await;
+        assert_eq!(told, refused);
+        (status, text)
+    }
+
+    async fn told_late(answer: Answer) -> (StatusCode, String, Option<Refusal>) {
+        let told = Arc::new(Mutex::new(None));
         let telling = Arc::clone(&told);
         let failed: Failed = Arc::new(move |refusal| *telling.lock().unwrap() = Some(refusal.clone()));
         let answer = async {
@@ -145,8 +172,40 @@ mod tests {
         assert!(is_event_stream(response.headers()));
         let status = response.status();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
-        assert_eq!(*told.lock().unwrap(), refused);
-        (status, String::from_utf8(bytes.to_vec()).unwrap())
+        let told = told.lock().unwrap().clone();
+        (status, String::from_utf8(bytes.to_vec()).unwrap(), told)
+    }
+
+    /// JSON that comes in these pieces, and breaks off.
+    fn breaks_off(pieces: Vec<String>) -> Response<Body> {
+        let pieces = pieces.into_iter().map(|piece| Ok(Frame::data(Bytes::from(piece))));
+        let body = StreamBody::new(stream::iter(pieces).chain(stream::once(async { Err("gone".into()) })));
+        json(StatusCode::OK, String::new()).map(|_| body.boxed_unsync())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_answer_that_breaks_off_is_told_to_where_nothing_of_it_was() {
+        let (_, said, told) = told_late(Ok(breaks_off(vec!["{\"jsonrpc\"".into(), ":".into()]))).await;
+        insta::assert_snapshot!(said);
+        assert_eq!(told, Some(Refusal::BackendBroken));
+        // More than is held.
+        let long = "x".repeat(40 * 1024);
+        let failed: Failed = Arc::new(|_| {});
+        let pieces = vec![long.clone(), long.clone()];
+        let answer = async {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            Ok(breaks_off(pieces))
+        };
+        let (mut body, mut said) =
+            (patiently(None, Box::pin(answer), &waiting(), &failed).await.unwrap().into_body(), String::new());
+        while let Some(Ok(frame)) = body.frame().await {
+            said += std::str::from_utf8(frame.data_ref().unwrap()).unwrap();
+        }
+        assert_eq!(
+            said,
+            format!(": keep-alive\n\nevent: message\ndata: {long}{long}"),
+            "an event that has no end is none"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -169,6 +228,10 @@ mod tests {
             Ok(coded(event_stream(full("\x1f\u{8b}")), "br")),
             Ok(coded(json(StatusCode::OK, "{}".into()), "Identity")),
             Err(Refusal::BackendSlow),
+            Ok(json(StatusCode::OK, String::new())),
+            Ok(json(StatusCode::ACCEPTED, "\r\n ".into())),
+            Ok(json(StatusCode::OK, "\u{feff}{}".into())),
+            Ok(event_stream(full("\u{feff}data: y\n\n"))),
         ];
         let mut lines = Vec::new();
         for answer in answers {

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use tokio::time::Instant;
 
 use crate::admit::{self, Admitted};
-use crate::body::{self, Body, empty};
+use crate::body::{self, Body, Patience, empty};
 use crate::commit;
 use crate::door::{Door, Phase};
 use crate::era::Era;
@@ -274,11 +274,7 @@ async fn unbroken(response: Response<Body>) -> Answer {
         return Ok(response);
     }
     let (head, body) = response.into_parts();
-    let body = body::unbroken(body).await.map_err(|error| {
-        tracing::info!(%error, cause = log::cause(error.as_ref()), "an answer broke off");
-        Refusal::BackendBroken
-    })?;
-    Ok(Response::from_parts(head, body))
+    Ok(Response::from_parts(head, body::unbroken(body, Patience::Moment).await?))
 }
 
 /// Counts and logs a failure of one exchange, once: a call that is too slow is noticed both where its answer is waited for and

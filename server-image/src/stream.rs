@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-use crate::body::{Body, BodyError};
+use crate::body::{self, Body, BodyError};
 use crate::clock;
 use crate::log::cause;
 use crate::metrics::InFlight;
@@ -82,7 +82,7 @@ impl Answer {
     /// Ends the exchange with the backend, too, even if the client keeps its side.
     fn stop(&mut self) {
         self.ended = true;
-        self.inner = crate::body::empty();
+        self.inner = body::empty();
     }
 
     fn fails(&self, refusal: &Refusal) {
@@ -151,6 +151,11 @@ impl HttpBody for Answer {
                 while silence.as_mut().poll(cx).is_ready() {
                     silence.as_mut().reset(clock::instant() + SILENCE);
                     if this.boundary.is_between_events() {
+                        if this.boundary.is_at_begin() {
+                            let inner = std::mem::replace(&mut this.inner, body::empty());
+                            this.inner = body::without_mark(inner);
+                        }
+                        this.boundary.pass(COMMENT);
                         return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(COMMENT)))));
                     }
                 }
@@ -185,10 +190,15 @@ impl Boundary {
         }
     }
 
+    /// Whether nothing has passed.
+    pub fn is_at_begin(&self) -> bool {
+        self.tail == 0
+    }
+
     /// Whether a comment may be written now. Lines end with LF or CRLF; in a stream that ends them with CR alone, which
     /// nobody writes, it is never said.
     pub fn is_between_events(&self) -> bool {
-        self.tail == 0 || self.tail & 0xffff == 0x0a0a || self.tail & 0x00ff_ffff == 0x000a_0d0a
+        self.is_at_begin() || self.tail & 0xffff == 0x0a0a || self.tail & 0x00ff_ffff == 0x000a_0d0a
     }
 }
 
@@ -234,6 +244,31 @@ mod tests {
         assert_eq!(next(&mut body).await.unwrap(), ": keep-alive\n\n");
         drop(sender);
         assert_eq!(next(&mut body).await, None);
+    }
+
+    /// Before a comment it is a mark; behind one it would be a part of the first field's name.
+    #[tokio::test(start_paused = true)]
+    async fn a_byte_order_mark_is_taken_away_behind_a_comment_and_left_elsewhere() {
+        const EVENT: &str = "data: 1\n\n";
+        for (first, rest) in [("\u{feff}data: 1\n\n", EVENT), (EVENT, EVENT), ("\u{feff}", "")] {
+            for is_late in [false, true] {
+                let (sender, body) = channel();
+                let mut body = under(events(std::future::pending()), body);
+                if is_late {
+                    assert_eq!(next(&mut body).await.unwrap(), ": keep-alive\n\n");
+                    assert_eq!(next(&mut body).await.unwrap(), ": keep-alive\n\n");
+                }
+                sender.send(first).unwrap();
+                sender.send(EVENT).unwrap();
+                if !is_late {
+                    assert_eq!(next(&mut body).await.unwrap(), first);
+                } else if !rest.is_empty() {
+                    assert_eq!(next(&mut body).await.unwrap(), rest);
+                }
+                assert_eq!(next(&mut body).await.unwrap(), EVENT);
+                assert_eq!(next(&mut body).await.unwrap(), ": keep-alive\n\n");
+            }
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
 
 use super::event::{Decoder, ENDPOINT};
-use crate::body::{Body, BodyError};
+use crate::body::{self, Body, BodyError};
 use crate::headers::{self, Seen, is_event_stream};
 use crate::location::Public;
 use crate::refusal::Refusal;
@@ -64,6 +64,5 @@ pub async fn begin(relay: &Relay, response: Response<Body>, public: Option<Publi
 /// Bytes that were read already, and then the body.
 pub fn after(begin: Bytes, rest: Body) -> Body {
     let begin = futures::stream::iter((!begin.is_empty()).then(|| Ok::<_, BodyError>(Frame::data(begin))));
-    let rest = futures::stream::unfold(rest, |mut rest| async move { Some((rest.frame().await?, rest)) });
-    StreamBody::new(begin.chain(rest)).boxed_unsync()
+    StreamBody::new(begin.chain(body::rest(rest))).boxed_unsync()
 }
