@@ -74,7 +74,7 @@ pub fn run() -> anyhow::Result<ExitCode> {
             let log = log::start(arguments.format(), &arguments.log_level)?;
             let ended = runtime.block_on(serve::run(*arguments));
             if let Err(error) = &ended {
-                (&*log).write_all(format!("Error: {error:?}\n").as_bytes())?; // as `main` would, but it never blocks
+                (&*log).write_all(format!("Error: {error:#}\n").as_bytes())?; // one line; it never blocks
             }
             log.flush(LAST_WORDS);
             Ok(if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
