@@ -177,8 +177,8 @@ impl HttpBody for Answer {
 /// Whether a stream stands between two events: at its begin, or after an empty line.
 #[derive(Debug, Default)]
 pub struct Boundary {
-    /// The last bytes that passed, the newest in the lowest byte.
-    tail: u32,
+    /// The last bytes that passed, the newest in the lowest byte; `None` before the first.
+    tail: Option<u32>,
 }
 
 impl Boundary {
@@ -186,19 +186,19 @@ impl Boundary {
     pub fn pass(&mut self, data: &[u8]) {
         let newest = data.get(data.len().saturating_sub(4)..).unwrap_or_default();
         for byte in newest {
-            self.tail = (self.tail << 8) | u32::from(*byte);
+            self.tail = Some((self.tail.unwrap_or_default() << 8) | u32::from(*byte));
         }
     }
 
     /// Whether nothing has passed.
     pub fn is_at_begin(&self) -> bool {
-        self.tail == 0
+        self.tail.is_none()
     }
 
     /// Whether a comment may be written now. Lines end with LF or CRLF; in a stream that ends them with CR alone, which
     /// nobody writes, it is never said.
     pub fn is_between_events(&self) -> bool {
-        self.is_at_begin() || self.tail & 0xffff == 0x0a0a || self.tail & 0x00ff_ffff == 0x000a_0d0a
+        self.tail.is_none_or(|tail| tail & 0xffff == 0x0a0a || tail & 0x00ff_ffff == 0x000a_0d0a)
     }
 }
 
@@ -299,6 +299,17 @@ mod tests {
         let mut body = under(Terms { deadline, failed: None, end: None, comments: false, in_flight: None }, body);
         assert_eq!(next(&mut body).await.unwrap(), "{");
         assert!(body.frame().await.unwrap().is_err());
+    }
+
+    #[test]
+    fn bytes_of_zero_are_no_begin() {
+        let mut boundary = Boundary::default();
+        boundary.pass(b"");
+        assert!(boundary.is_between_events() && boundary.is_at_begin());
+        boundary.pass(b"data: \0\0\0\0");
+        assert!(!boundary.is_between_events() && !boundary.is_at_begin());
+        boundary.pass(b"\n\n");
+        assert!(boundary.is_between_events() && !boundary.is_at_begin());
     }
 
     proptest! {
