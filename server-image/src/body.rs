@@ -240,7 +240,7 @@ async fn gather(mut body: Body, patience: Patience) -> Gathered {
                     (says_something, due) = (true, None);
                 }
                 length += frame.data_ref().map_or(0, Bytes::len);
-                frames.push(frame);
+                add(&mut frames, frame);
                 if body.is_end_stream() {
                     return Gathered::Whole(frames);
                 }
@@ -248,6 +248,17 @@ async fn gather(mut body: Body, patience: Patience) -> Gathered {
         }
     }
     Gathered::Part(frames, body)
+}
+
+/// Most bytes of pieces that are put together.
+const PIECE: usize = 4096;
+
+/// Adds a piece to others. Small ones are put together: each of them keeps the whole buffer that it was read into.
+fn add(frames: &mut Vec<Frame<Bytes>>, frame: Frame<Bytes>) {
+    match (frames.last_mut().and_then(Frame::data_mut), frame.data_ref()) {
+        (Some(last), Some(data)) if last.len() + data.len() <= PIECE => *last = [last.as_ref(), data].concat().into(),
+        _ => frames.push(frame),
+    }
 }
 
 /// Whether these are events of an event stream without any data, as many servers begin their streams: an id to resume

@@ -57,12 +57,7 @@ pub async fn answer(door: Arc<Door>, arrival: Arrival, request: Request<Body>) -
     let request_id = headers::request_id(&parts.headers).unwrap_or_else(|| door.next_request_id().into());
     let mut entry = Entry::new(&parts, &request_id);
     let expects = parts.headers.contains_key(EXPECT);
-    let has_body = parts.method == Method::POST;
     let mut response = match checked(&door, &arrival, &mut parts, &mut body, &request_id, &mut entry).await {
-        Ok(response) if has_body && !arrival.forwarded => {
-            let (head, answer) = response.into_parts();
-            Response::from_parts(head, body::gathered(answer).await)
-        }
         Ok(response) => response,
         Err(refused) => {
             let mut answer = refused.response(&door, &mut entry);
@@ -183,7 +178,8 @@ async fn routed(
         let posts = route == Route::Endpoint && parts.method == Method::POST;
         let room = door.metrics.room_for_body(rules.body_bytes_total);
         if !posts || !Box::pin(forward::initializes(body, room, arrival.instant + rules.body_timeout)).await? {
-            return Ok(Box::pin(forward::pass_on(door, away, &seen, parts, body)).await?);
+            let answer = Box::pin(forward::pass_on(door, away, &seen, parts, body)).await?;
+            return Ok(if posts { gathered(answer).await } else { answer });
         }
     }
     let mut exchange = Exchange::begin(door, rules, *arrival, principal, seen, &parts.method)?;
@@ -194,9 +190,18 @@ async fn routed(
         Route::Messages => Box::pin(sse::message(exchange, parts, body, entry)).await,
         _ => {
             let (response, deadline) = exchange.serve(parts, body, entry).await?;
-            Ok(exchange.stream_back(response, deadline))
+            let answer = exchange.stream_back(response, deadline);
+            // What is no stream has been waited for already, where it came from the backend.
+            let begins = parts.method == Method::POST && headers::is_event_stream(answer.headers());
+            Ok(if begins && !arrival.forwarded { gathered(answer).await } else { answer })
         }
     }
+}
+
+/// The beginning of an answer to a POST waits a moment, see [`body::gathered`].
+async fn gathered(answer: Response<Body>) -> Response<Body> {
+    let (head, body) = answer.into_parts();
+    Response::from_parts(head, body::gathered(body).await)
 }
 
 fn text(status: StatusCode, text: String) -> Response<Body> {
