@@ -52,15 +52,14 @@ pub struct Ring {
 impl Ring {
     /// Builds the ring; `None` where no key is `current`. With it comes what was refused.
     pub fn build(entries: &Entries) -> (Option<Self>, Vec<RefusedKey>) {
-        let mut refused = Vec::new();
+        let refused_key =
+            |entry: &str, reason: String| RefusedKey { secret: SECRET.to_owned(), entry: entry.to_owned(), reason };
+        let unreadable = entries.unreadable().map(|(entry, reason)| refused_key(entry, reason.to_owned()));
+        let mut refused: Vec<_> = unreadable.collect();
         let mut slot = |slot: Slot| {
             let parsed = SessionKey::parse(entries.get(slot.entry())?);
             let refuse = |error: mooring_contract::SessionKeyError| {
-                refused.push(RefusedKey {
-                    secret: SECRET.to_owned(),
-                    entry: slot.entry().to_owned(),
-                    reason: error.to_string(),
-                });
+                refused.push(refused_key(slot.entry(), error.to_string()));
             };
             parsed.map_err(refuse).ok().as_ref().and_then(InForce::new)
         };
