@@ -53,7 +53,10 @@ mod written;
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
+
+use log::Lines;
 
 /// Longest wait at the end for somebody to read the log.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -71,12 +74,11 @@ pub fn run() -> anyhow::Result<ExitCode> {
     };
     let result = match command {
         cli::Command::Serve(arguments) => {
-            let log = log::start(arguments.format(), &arguments.log_level)?;
+            let LastWords(log) = &LastWords(log::start(arguments.format(), &arguments.log_level)?);
             let ended = runtime.block_on(serve::run(*arguments));
             if let Err(error) = &ended {
-                (&*log).write_all(format!("Error: {error:#}\n").as_bytes())?; // one line; it never blocks
+                (&**log).write_all(format!("Error: {error:#}\n").as_bytes())?; // one line; it never blocks
             }
-            log.flush(LAST_WORDS);
             Ok(if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         cli::Command::Healthcheck(arguments) => runtime.block_on(healthcheck::run(&arguments)),
@@ -84,6 +86,15 @@ pub fn run() -> anyhow::Result<ExitCode> {
     // A thread that still waits for a line of input cannot be ended, and must not hold the process.
     runtime.shutdown_background();
     result
+}
+
+/// A log whose last lines are waited for, however its program ends.
+struct LastWords(Arc<Lines>);
+
+impl Drop for LastWords {
+    fn drop(&mut self) {
+        self.0.flush(LAST_WORDS);
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the rim: variables of flags")]
