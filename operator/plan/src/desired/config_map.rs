@@ -138,7 +138,7 @@ fn request(http: &ToolHttp) -> config::ToolRequest {
     config::ToolRequest {
         method: http.method.unwrap_or(ToolMethod::Get).as_str().to_owned(),
         url: http.url.clone(),
-        timeout_ms: http.timeout.map_or(config::ToolRequest::TIMEOUT_MS, milliseconds),
+        timeout_ms: http.timeout.map_or(config::ToolRequest::TIMEOUT_MS, |time| milliseconds(time).max(1)),
         headers,
     }
 }
