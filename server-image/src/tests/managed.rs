@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderValue, Request, StatusCode};
 use mooring_contract::DoorStatus;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -136,6 +137,9 @@ async fn a_head_that_drips_has_five_seconds() {
 
 #[tokio::test]
 async fn connections_beyond_256_get_probes_answered_and_nothing_else() {
+    // Both ends of more connections than many shells allow files.
+    let files = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
     let mut config = http_config(9);
     config["limits"]["connections"] = 1.into(); // the public port's
     let front = Front::new(&config);
