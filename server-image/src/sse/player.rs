@@ -3,6 +3,7 @@
 //! event. The server's session id is kept here, and its own stream is read once the client has said `initialized`.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -53,6 +54,8 @@ pub struct Session {
     learned: Mutex<Learned>,
     /// Requests that wait for their answers, in their order, to be given up by their ids.
     waiting: Mutex<BTreeMap<u64, (Id, CancellationToken)>>,
+    /// How many there have been.
+    requests: AtomicU64,
 }
 
 /// What the server's answers told.
@@ -133,9 +136,8 @@ impl Session {
 
     /// Registers a request and numbers it: clients may use one id for several.
     fn wait(&self, id: Id, given_up: CancellationToken) -> u64 {
-        let mut waiting = self.waiting();
-        let number = waiting.last_key_value().map_or(0, |(last, _)| last + 1);
-        waiting.insert(number, (id, given_up));
+        let number = self.requests.fetch_add(1, Ordering::Relaxed);
+        self.waiting().insert(number, (id, given_up));
         number
     }
 
@@ -162,6 +164,7 @@ impl Session {
             query,
             learned: Mutex::default(),
             waiting: Mutex::default(),
+            requests: AtomicU64::default(),
         });
         let member = exchange.admit(Older::Played(Arc::clone(&session)))?;
         let caller = Caller::of(&exchange, parts.headers.clone());
