@@ -36,10 +36,14 @@ pub fn understand(bytes: &[u8]) -> Result<Config, String> {
 
 /// JSON is hardly ever no YAML; where it is meant, its own reader tells better what is wrong.
 fn documents(text: &str) -> Result<Vec<Value>, String> {
+    let first = text.trim_start_matches(['{', ' ', '\t', '\r', '\n']);
+    // To YAML a comment of this kind is a field's name.
+    let has_comment = ["//", "/*"].iter().any(|begin| first.starts_with(begin));
     let json = if text.trim_start().starts_with('{') {
         match serde_json::from_str(text) {
             Ok(Document(value)) => return Ok(vec![value]),
             Err(error) if error.is_data() => return Err(error.to_string()),
+            Err(error) if has_comment => return Err(format!("it is no JSON, which has no comments: {error}")),
             Err(error) => Some(error),
         }
     } else {
@@ -54,7 +58,7 @@ fn documents(text: &str) -> Result<Vec<Value>, String> {
     match serde_saphyr::from_multiple_with_options::<Document>(text, options) {
         Ok(documents) => Ok(documents.into_iter().map(|Document(value)| value).collect()),
         Err(error) => {
-            let is_json = |_: &_| text.trim_start_matches(['{', ' ', '\t', '\r', '\n']).starts_with('"');
+            let is_json = |_: &_| first.starts_with('"');
             Err(json.filter(is_json).map_or_else(|| of_yaml(&error), |error| format!("it is no JSON: {error}")))
         }
     }
@@ -129,6 +133,10 @@ source:
         ("---\n", "it is empty"),
         ("# nothing\n", "it is empty"),
         ("{", "it is no YAML"),
+        (
+            "{\n// the server\n\"server\": {\"name\": \"a\"}}",
+            "it is no JSON, which has no comments: key must be a string at line 2 column 1",
+        ),
         ("{\"server\": {\"name\": \"a\"} \"source\": 1}", "it is no JSON: expected `,` or `}` at line 1 column 26"),
         ("a: [", "it is no YAML"),
         ("a: .inf", "a number must be finite at line 1 column 4"),
