@@ -143,7 +143,7 @@ impl Reloader {
         self.door.sessions.enforce(&reading.session);
         if let Some(rules) = &rules {
             policy::print(rules, &keys, self.surroundings.transport);
-        } else {
+        } else if self.door.rules().is_some() {
             tracing::info!(keys = keys.len(), "keys in force");
         }
         self.door.enforce(rules, Arc::new(keys));

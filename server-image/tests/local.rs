@@ -67,6 +67,7 @@ source: {tools: [{name: here, http: {url: 'http://127.0.0.1:9/'}}]}
         let said = String::from_utf8(stderr).unwrap();
         assert_eq!(status.code(), Some(1), "{said}");
         assert!(!said.contains("listening"), "{said}");
+        assert!(!said.contains("keys in force"), "nothing is: {said}");
         said
     }
 
